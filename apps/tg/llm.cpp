@@ -15,6 +15,7 @@
 
 #include "apps/tg/bench_probe.h"
 #include "apps/tg/command.h"
+#include "apps/tg/llm_batch.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/text.h"
 #include "tinygrad/llm/chat_session.h"
@@ -27,7 +28,7 @@ namespace {
 struct Options {
   std::string model = "smollm2:135m", device, prompt, system, cache = "float16";
   std::vector<std::string> stop;
-  int64_t context = 0, max_tokens = -1, seed = -1, prompt_tokens = 512, reply_tokens = 128, threads = 0;
+  int64_t context = 0, max_tokens = -1, seed = -1, prompt_tokens = 512, reply_tokens = 128, threads = 0, batch = 0;
   llm::SamplingOptions sampling;
   bool list = false, raw = false, benchmark = false, json = false;
 };
@@ -79,12 +80,15 @@ llm::ReplyOptions reply_options(const Options& o) {
   return r;
 }
 
-llm::ChatSession open(const Options& o) {
-  const auto file =
-      llm::find_model(o.model, [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
-  return llm::ChatSession::open(
-      file, {.max_context = o.context, .cache_dtype = dtypes::from_name(o.cache), .device = o.device});
+std::filesystem::path file_of(const Options& o) {
+  return llm::find_model(o.model, [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
 }
+
+llm::ModelOptions model_options(const Options& o) {
+  return {.max_context = o.context, .cache_dtype = dtypes::from_name(o.cache), .device = o.device};
+}
+
+llm::ChatSession open(const Options& o) { return llm::ChatSession::open(file_of(o), model_options(o)); }
 
 /// Says on standard error why a reply ended, unless it came to its end.
 void report(const llm::Generated& g, const llm::ChatSession& chat) {
@@ -149,6 +153,7 @@ int talk(const Options& o, llm::ChatSession& chat) {
 // ---- benchmark ----
 
 struct Speed {
+  double one_rate, batch_rate;  // 0: not measured
   double load_s, first_token_s, prefill_rate, decode_rate, decode_gb_s, memory_gb_s, peak_mb, weight_mb, cache_mb;
   int threads;
 };
@@ -213,22 +218,39 @@ Speed measure(const Options& o) {
   return s;
 }
 
+/// Measures replies that the engine generates: one alone, and several at once.
+void measure_batch(const Options& o, Speed& s) {
+  if (o.batch == 0) return;
+  const auto rate = [&](int64_t sequences) {
+    return batch_decode_rate(file_of(o), model_options(o), sequences, o.reply_tokens, o.sampling);
+  };
+  s.one_rate = rate(1);
+  s.batch_rate = rate(o.batch);
+}
+
 int benchmark(const Options& o) {
-  const Speed s = measure(o);
+  Speed s = measure(o);
+  measure_batch(o, s);
   if (o.json) {
-    const nlohmann::json j{{"model", o.model},
-                           {"threads", s.threads},
-                           {"load_s", s.load_s},
-                           {"first_token_s", s.first_token_s},
-                           {"prefill_tokens", o.prompt_tokens},
-                           {"prefill_tok_s", s.prefill_rate},
-                           {"decode_tok_s", s.decode_rate},
-                           {"decode_gb_s", s.decode_gb_s},
-                           {"memory_gb_s", s.memory_gb_s},
-                           {"memory_fraction", s.decode_gb_s / s.memory_gb_s},
-                           {"peak_mb", s.peak_mb},
-                           {"weight_mb", s.weight_mb},
-                           {"cache_mb", s.cache_mb}};
+    nlohmann::json j{{"model", o.model},
+                     {"threads", s.threads},
+                     {"load_s", s.load_s},
+                     {"first_token_s", s.first_token_s},
+                     {"prefill_tokens", o.prompt_tokens},
+                     {"prefill_tok_s", s.prefill_rate},
+                     {"decode_tok_s", s.decode_rate},
+                     {"decode_gb_s", s.decode_gb_s},
+                     {"memory_gb_s", s.memory_gb_s},
+                     {"memory_fraction", s.decode_gb_s / s.memory_gb_s},
+                     {"peak_mb", s.peak_mb},
+                     {"weight_mb", s.weight_mb},
+                     {"cache_mb", s.cache_mb}};
+    if (o.batch > 0) {
+      j["batch"] = o.batch;
+      j["one_tok_s"] = s.one_rate;
+      j["batch_tok_s"] = s.batch_rate;
+      j["batch_ratio"] = s.batch_rate / s.one_rate;
+    }
     std::printf("%s\n", j.dump(2).c_str());
     return kOk;
   }
@@ -237,6 +259,9 @@ int benchmark(const Options& o) {
   std::printf("prefill, %4lld tok  %8.1f tok/s\n", static_cast<long long>(o.prompt_tokens), s.prefill_rate);
   std::printf("decode             %8.1f tok/s, %.1f GB/s of weights, %.0f %% of the memory's %.1f GB/s\n",
               s.decode_rate, s.decode_gb_s, 100 * s.decode_gb_s / s.memory_gb_s, s.memory_gb_s);
+  if (o.batch > 0)
+    std::printf("batch of %-3lld       %8.1f tok/s together, %.2f times one reply of the engine (%.1f tok/s)\n",
+                static_cast<long long>(o.batch), s.batch_rate, s.batch_rate / s.one_rate, s.one_rate);
   std::printf("memory             %8.1f MB at most; weights %.1f MB, cache %.1f MB\n", s.peak_mb, s.weight_mb,
               s.cache_mb);
   std::printf("threads            %8d\n", s.threads);
@@ -322,6 +347,9 @@ std::function<int()> define_llm(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--reply-tokens", o->reply_tokens, "Length of the reply of --benchmark")
       ->check(whole_number(8, llm::kMaxTrainedContext))
+      ->capture_default_str();
+  app.add_option("--batch", o->batch, "With --benchmark: measure this many replies at once, too; 0: do not")
+      ->check(whole_number(0, 256))
       ->capture_default_str();
   app.add_flag("--json", o->json, "The figures of --benchmark as JSON");
   return [o] { return run(*o); };

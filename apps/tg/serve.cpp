@@ -1,5 +1,9 @@
 /// \file tg serve: a language model behind the HTTP API of OpenAI.
+#include <poll.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -32,6 +36,40 @@ std::string read_key(const std::string& file) {
   return key;
 }
 
+/// Writes lines to standard error, unless that would mean to wait: a log that nobody reads must not stop the server.
+class RequestLog {
+ public:
+  void operator()(std::string_view line) {
+    pollfd out{STDERR_FILENO, POLLOUT, 0};
+    if (poll(&out, 1, 0) != 1 || !(out.revents & POLLOUT)) {
+      dropped_++;
+      return;
+    }
+    std::string text = dropped_ ? str("(", dropped_, " lines left out)\n") : std::string();
+    text += line.substr(0, std::min(line.size(), kLineBytes));
+    text += '\n';
+    if (write(STDERR_FILENO, text.data(), text.size()) >= 0) dropped_ = 0;
+  }
+
+ private:
+  static constexpr size_t kLineBytes = 1024;  // a pipe that has room takes this much at once
+  uint64_t dropped_ = 0;
+};
+
+std::string address_of(const std::string& host, uint16_t port) {
+  const bool v6 = host.find(':') != std::string::npos;
+  return str("http://", v6 ? "[" : "", host, v6 ? "]:" : ":", port);
+}
+
+llm::ServedModel load(const Options& o) {
+  const auto report = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  const bool folder = std::filesystem::is_directory(o.model);
+  const std::filesystem::path file = folder ? std::filesystem::path(o.model) : llm::find_model(o.model, report);
+  llm::ServedModel model = llm::load_served_model(file, {.max_context = o.context, .max_sequences = o.max_sequences});
+  model.aliases = o.names;
+  return model;
+}
+
 int serve(Options o) {
   if (!o.api_key_file.empty()) o.api_key = read_key(o.api_key_file);
   llm::ServeOptions options;
@@ -41,26 +79,18 @@ int serve(Options o) {
   options.http.allowed_hosts = o.hosts;
   options.http.allowed_origins = o.origins;
   options.http.stop_on_signals = true;
-  if (!o.quiet)
-    options.http.log = [](std::string_view line) {
-      std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
-    };
+  if (!o.quiet) options.http.log = RequestLog();
   options.engine.max_queue = o.max_queue;
   options.sampling = o.sampling;
   options.warm_up = !o.no_warm_up;
-  io::check_http_options(options.http);  // before the model is loaded, which may take minutes
-
-  const auto report = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-  const bool folder = std::filesystem::is_directory(o.model);
-  const std::filesystem::path file = folder ? std::filesystem::path(o.model) : llm::find_model(o.model, report);
   const auto start = std::chrono::steady_clock::now();
-  llm::ServedModel model = llm::load_served_model(file, {.max_context = o.context, .max_sequences = o.max_sequences});
-  model.aliases = o.names;
-  const std::string id = model.id;
-  llm::LlmServer server(std::move(model), std::move(options));
+  llm::LlmServer server([&o] { return load(o); }, std::move(options));
+  const std::string address = address_of(o.host, server.port());
+  if (!o.quiet) std::fprintf(stderr, "%s answers 503 until the model is loaded\n", address.c_str());
+  if (!server.wait_ready()) return kInterrupted;
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  std::printf("%s is ready after %s: http://%s:%d (chat page), http://%s:%d/v1 (API); Ctrl-C stops\n", id.c_str(),
-              human_seconds(took.count()).c_str(), o.host.c_str(), server.port(), o.host.c_str(), server.port());
+  std::printf("%s is ready after %s: %s (chat page), %s/v1 (API); Ctrl-C stops\n", server.model_id().c_str(),
+              human_seconds(took.count()).c_str(), address.c_str(), address.c_str());
   std::fflush(stdout);
   server.wait();
   return kOk;

@@ -25,12 +25,16 @@ std::shared_ptr<llm::LlmServer> serve(const std::string& model, const std::strin
   options.engine.max_queue = max_queue;
   options.warm_up = warm_up;
   const Unlocked work;
-  io::check_http_options(options.http);
-  const bool folder = std::filesystem::is_directory(model);
-  llm::ServedModel served = llm::load_served_model(folder ? std::filesystem::path(model) : llm::find_model(model),
-                                                   {.max_context = context, .max_sequences = max_sequences});
-  served.aliases = std::move(names);
-  return std::make_shared<llm::LlmServer>(std::move(served), std::move(options));
+  const auto load = [=, names = std::move(names)] {
+    const bool folder = std::filesystem::is_directory(model);
+    llm::ServedModel served = llm::load_served_model(folder ? std::filesystem::path(model) : llm::find_model(model),
+                                                     {.max_context = context, .max_sequences = max_sequences});
+    served.aliases = names;
+    return served;
+  };
+  auto server = std::make_shared<llm::LlmServer>(load, std::move(options));
+  server->wait_ready();
+  return server;
 }
 
 using Deltas = std::vector<std::pair<std::string, std::string>>;

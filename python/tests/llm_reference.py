@@ -222,14 +222,19 @@ class Reference:
     return x + y * scale
 
   @torch.no_grad()
-  def logits(self, tokens):
-    """(tokens, vocabulary)."""
+  def hidden(self, tokens):
+    """What the last norm gives, (tokens, dim)."""
     x = self.w["token_embd.weight"][torch.tensor(tokens)]
     if self.arch.startswith("gemma"): x = x * math.sqrt(self.dim)
     x = x * self.key("embedding_scale", 1.0)
     if "position_embd.weight" in self.w: x = x + self.w["position_embd.weight"][:len(tokens)]
     for i in range(self.layers): x = self.layer(x, i)
-    x = self.norm(x, "output_norm")
+    return self.norm(x, "output_norm")
+
+  @torch.no_grad()
+  def logits(self, tokens):
+    """(tokens, vocabulary)."""
+    x = self.hidden(tokens)
     y = self.linear(x, "output") if "output.weight" in self.w else x @ self.w["token_embd.weight"].T
     scale = self.key("logit_scale", 1.0)
     y = y / scale if self.arch == "granite" else y * scale

@@ -314,6 +314,34 @@ def test_draws_follow_the_softmax():
   np.testing.assert_allclose(np.bincount(draws(20000, temperature=0.7), minlength=5) / 20000, p / p.sum(), atol=0.015)
 
 
+def kept(logits, top_k, top_p, min_p):
+  """The tokens that may be drawn, by sorting all of them."""
+  order = sorted(range(len(logits)), key=lambda t: (-logits[t], t))[:top_k or None]
+  p = np.exp(np.array([logits[t] for t in order]) - logits[order[0]])
+  if top_p < 1: order = order[:np.searchsorted(np.cumsum(p), top_p * p.sum()) + 1]
+  return {t for t, w in zip(order, p) if w >= min_p}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_cuts_of_large_vocabularies(seed):
+  rng = np.random.default_rng(seed)
+  logits = (rng.standard_normal(int(rng.choice([70, 1000, 5000]))) * 2).round(1).astype(np.float32)  # many are equal
+  options = dict(top_k=int(rng.choice([0, 1, 5, 40, 600])), top_p=float(rng.choice([0.1, 0.6, 1.0])),
+                 min_p=float(rng.choice([0.0, 0.05, 0.5])))
+  s, t = Sampler(temperature=1000.0, penalty_window=0, seed=seed, **options), Tensor(logits)
+  expected = kept(logits.astype(np.float64), **options)
+  drawn = [s.sample(t) for _ in range(3000)]  # so hot that all are about equally likely
+  assert set(drawn) <= expected
+  if len(expected) < 100: assert set(drawn) == expected
+  mask = rng.integers(0, 2, len(logits))
+  words = [sum(1 << i for i in range(64) if 64 * w + i < len(logits) and mask[64 * w + i])
+           for w in range((len(logits) + 63) // 64)]
+  masked = np.where(mask, logits.astype(np.float64), -np.inf)
+  allowed = kept(masked, **options)
+  assert {s.sample(t, words) for _ in range(500)} <= allowed
+  assert Sampler(temperature=0).sample(t, words) == int(np.argmax(masked))
+
+
 def test_penalties():
   s = Sampler(temperature=0, repetition_penalty=2.0, penalty_window=2)
   assert [s.sample(LOGITS) for _ in range(4)] == [1, 3, 2, 1]  # 3 and 3 become 1.5
@@ -327,6 +355,7 @@ def test_masks_leave_what_they_allow():
   s = Sampler(temperature=0)
   assert s.sample(LOGITS, [0b10100]) == 2
   with pytest.raises(ValueError, match="no token is left"): s.sample(LOGITS, [0b100000])
+  with pytest.raises(ValueError, match="no logit is a number"): s.sample(Tensor([float("nan")] * 3))
   with pytest.raises(ValueError, match="mask of 2 words"): s.sample(LOGITS, [1, 1])
 
 

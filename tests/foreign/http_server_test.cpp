@@ -203,13 +203,18 @@ TEST_F(Http, OtherSitesAreRefused) {
   EXPECT_EQ(host("[::1]:8000"), 200);
   EXPECT_EQ(host("evil.example"), 403);
   EXPECT_EQ(host("localhost.evil.example"), 403);
+  EXPECT_EQ(host("127.0.0.2"), 200);
+  EXPECT_EQ(host("127.evil.example"), 403);
+  EXPECT_EQ(host("127.0.0.1.evil.example"), 403);
+  EXPECT_EQ(host("[::1]evil"), 400);
+  EXPECT_EQ(host("[::2]"), 403);
   EXPECT_EQ(host(""), 400);
   const auto origin = [&](std::string_view o) { return status(get("/", str("Origin: ", o, "\r\n"))); };
   EXPECT_EQ(origin("http://localhost"), 200);
   EXPECT_EQ(origin("http://evil.example"), 403);
   EXPECT_EQ(origin("null"), 403);
   EXPECT_EQ(origin("http://localhost:81"), 403);
-  EXPECT_EQ(server.counters().refused, 6u);
+  EXPECT_EQ(server.counters().refused, 10u);
 }
 
 TEST_F(Http, HalfClosedClientsGetTheirAnswer) {
@@ -305,17 +310,33 @@ TEST(HttpLoad, ConnectionsAreBounded) {
 TEST(HttpLoad, BodiesOfAllClientsAreBounded) {
   HttpOptions o = quick();
   o.limits.body_s = 5;
-  o.limits.all_bodies_bytes = 2500;
+  o.limits.all_bodies_bytes = 1500;
   HttpServer server(o, echo);
   const std::string chunked = "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string chunk = "320\r\n" + std::string(800, 'x') + "\r\n";
   Client first(server.port()), second(server.port());
-  first.send(chunked + "1\r\nx\r\n");
-  second.send(chunked + "1\r\nx\r\n");
-  int third = 0;
-  for (int i = 0; i < 100 && third != 429; i++) third = Client(server.port()).request(chunked + "0\r\n\r\n").status;
-  EXPECT_EQ(third, 429);
+  first.send(chunked + chunk);
+  int last = 0;
+  for (int i = 0; i < 100 && last != 429; i++)
+    last = Client(server.port()).request(post("/", std::string(800, 'y'))).status;
+  EXPECT_EQ(last, 429);
+  EXPECT_EQ(second.request(chunked + chunk + "0\r\n\r\n").status, 429);
   EXPECT_EQ(first.request("0\r\n\r\n").status, 200);
-  EXPECT_EQ(Client(server.port()).request(chunked + "0\r\n\r\n").status, 200);
+  EXPECT_EQ(Client(server.port()).request(chunked + chunk + "0\r\n\r\n").status, 200);
+}
+
+TEST(HttpLoad, AnnouncedBodiesTakeNoRoom) {
+  HttpOptions o = quick();
+  o.limits.body_s = 5;
+  o.limits.all_bodies_bytes = 1500;
+  HttpServer server(o, echo);
+  std::vector<std::unique_ptr<Client>> silent;
+  for (int i = 0; i < 8; i++) {
+    silent.push_back(std::make_unique<Client>(server.port()));
+    silent.back()->send(i % 2 ? "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nx"
+                              : "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3E8\r\nx");
+  }
+  for (int i = 0; i < 5; i++) EXPECT_EQ(Client(server.port()).request(post("/", std::string(900, 'y'))).status, 200);
 }
 
 TEST(HttpLoad, HandlersLearnThatTheClientIsGone) {
@@ -366,6 +387,26 @@ TEST(HttpLoad, ClientsThatDoNotReadAreDropped) {
   for (int i = 0; i < 1000 && !gone; i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_TRUE(gone);
   EXPECT_LT(written, 100 << 20);
+}
+
+TEST(HttpLoad, UnreadAnswersAreBoundedTogether) {
+  HttpOptions o = quick();
+  o.limits.write_s = 20;
+  o.limits.all_unsent_bytes = 64 << 20;
+  HttpServer server(o, [](const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+    reply->send({200, std::string(request.path == "/big" ? 24 << 20 : 10, 'x')});
+  });
+  std::vector<std::unique_ptr<Client>> greedy;
+  for (int i = 0; i < 5; i++) {
+    greedy.push_back(std::make_unique<Client>(server.port(), 5));
+    greedy.back()->send(get("/big"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  }
+  EXPECT_EQ(Client(server.port()).request(get("/")).status, 200);
+  int whole = 0;
+  for (const auto& c : greedy) whole += c->read().complete;
+  EXPECT_GE(whole, 2);
+  EXPECT_LT(whole, 5);
 }
 
 TEST(HttpStop, AnswersUnderWayAreFinished) {

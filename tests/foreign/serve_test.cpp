@@ -4,13 +4,16 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <concepts>
 #include <cstring>
+#include <future>
 #include <random>
 #include <thread>
 
 #include "helpers/fake_served_model.h"
 #include "helpers/http_client.h"
+#include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/llm/value.h"
 
@@ -124,7 +127,10 @@ TEST_F(Serve, Models) {
   const Value list = json_of(Client(server->port()).request(get("/v1/models")));
   EXPECT_EQ(text_at(list, "data", 0, "id"), "fake");
   EXPECT_EQ(text_at(json_of(Client(server->port()).request(get("/v1/models/fake"))), "object"), "model");
+  EXPECT_EQ(Client(server->port()).request(get("/v1/models/f%61k%65")).status, 200);
   EXPECT_EQ(Client(server->port()).request(get("/v1/models/none")).status, 404);
+  EXPECT_EQ(Client(server->port()).request(get("/v1/models/fake%")).status, 404);
+  json_of(Client(server->port()).request(get("/v1/models/%ff")));
   EXPECT_EQ(Client(server->port()).request(get("/v1/modelsx")).status, 404);
 }
 
@@ -445,6 +451,34 @@ TEST_F(Serve, BadJson) {
   EXPECT_EQ(status(many + "]}"), 400);
 }
 
+TEST_F(Serve, RequestsThatLeaveNoTokenAreRefused) {
+  std::string bans;
+  for (int t = 0; t < test::kFakeVocabulary; t++) bans += str(t ? "," : "", '"', t, "\":-100");
+  const std::string fields = str(R"("logit_bias":{)", bans, "}");
+  EXPECT_EQ(chat_status(fields), 400);
+  const ClientReply stream =
+      ask("/v1/chat/completions", str(R"({"messages":[{"role":"user","content":"x"}],"stream":true,)", fields, "}"));
+  EXPECT_NE(stream.body.find("invalid_request_error"), std::string::npos) << stream.body;
+  EXPECT_EQ(chat_status("\"max_tokens\":1"), 200);
+}
+
+TEST_F(Serve, AnswersAreBounded) {
+  EXPECT_EQ(param_of(R"("n":16,"logprobs":true,"top_logprobs":20)"), "logprobs");
+  EXPECT_EQ(chat_status(R"("n":16,"logprobs":true,"top_logprobs":20,"max_tokens":2)"), 200);
+  EXPECT_EQ(chat_status(R"("n":16,"logprobs":true,"top_logprobs":20,"stream":true)"), 200);
+  EXPECT_EQ(status(str(R"({"content":")", std::string(200'000, 'x'), "\"}"), "/tokenize"), 400);
+}
+
+TEST(ServeSetup, MoreRepliesThanTheQueueTakesAreNoMatterOfTime) {
+  ServeOptions o = options();
+  o.engine.max_queue = 4;
+  const LlmServer server(test::served(std::make_shared<FakeLanguageModel>()), o);
+  EXPECT_EQ(Client(server.port()).request(post("/v1/completions", R"({"prompt":"x","max_tokens":1,"n":9})")).status,
+            400);
+  EXPECT_EQ(Client(server.port()).request(post("/v1/completions", R"({"prompt":"x","max_tokens":1,"n":8})")).status,
+            200);
+}
+
 TEST_F(Serve, FullQueuesSayTryAgain) {
   std::atomic<bool> go{false};
   model->before = [&](const std::string&) {
@@ -601,6 +635,94 @@ TEST_F(Serve, DamagedRequests) {
   EXPECT_EQ(chat_status("\"max_tokens\":1"), 200);
 }
 
+TEST(ServeSetup, DecodersMakeEmbeddings) {
+  ServedModel decoder = test::served(std::make_shared<FakeLanguageModel>(2, 100));
+  decoder.embed = nullptr;
+  const LlmServer server(decoder, options());
+  const auto ask = [&](std::string_view body) { return Client(server.port()).request(post("/v1/embeddings", body)); };
+  const Value r = json_of(ask(R"({"input":["a",[2,4]],"model":"fake"})"));
+  // Vectors of tokens are (token, position, 1).
+  const double length = std::sqrt(97.0 * 97 + 1);
+  EXPECT_FLOAT_EQ(static_cast<float>(at(r, "data", 0, "embedding", 0).as_double()), static_cast<float>(97 / length));
+  const double both = std::sqrt(3.0 * 3 + 0.5 * 0.5 + 1);
+  EXPECT_FLOAT_EQ(static_cast<float>(at(r, "data", 1, "embedding", 1).as_double()), static_cast<float>(0.5 / both));
+  EXPECT_EQ(at(r, "data", 1, "index").as_integer(), 1);
+  EXPECT_EQ(at(r, "usage", "total_tokens").as_integer(), 3);
+  EXPECT_EQ(ask(R"({"input":["a",""]})").status, 400);
+  EXPECT_EQ(ask(R"({"input":[[1,258]]})").status, 400);
+  EXPECT_EQ(ask(R"({"input":"a","dimensions":4})").status, 400);
+  EXPECT_EQ(text_at(json_of(ask(str(R"({"input":")", std::string(100, 'x'), "\"}"))), "error", "code"),
+            "context_length_exceeded");
+}
+
+TEST(ServeSetup, EncodersThatAreBusyKeepNobodyWaiting) {
+  std::promise<void> go;
+  std::shared_future<void> gate = go.get_future().share();
+  ServedModel slow = test::served(std::make_shared<FakeLanguageModel>());
+  slow.embed = [gate](std::span<const std::string> texts) {
+    gate.wait();
+    return std::vector<std::vector<float>>(texts.size(), {1});
+  };
+  ServeOptions o = options();
+  o.engine.max_queue = 4;
+  const LlmServer server(slow, o);
+  const std::string body = post("/v1/embeddings", R"({"input":["a","b"]})");
+  std::vector<std::unique_ptr<Client>> clients;
+  int busy = 0;
+  for (int i = 0; i < 8; i++) {
+    clients.push_back(std::make_unique<Client>(server.port(), 0.2));
+    busy += clients.back()->request(body).status == 429;
+  }
+  EXPECT_GE(busy, 3);  // one is computed, four wait
+  EXPECT_EQ(Client(server.port()).request(get("/health")).status, 200);
+  go.set_value();
+  int answered = 0;
+  for (const auto& c : clients) answered += c->read().status == 200;
+  EXPECT_EQ(answered + busy, 8);
+}
+
+TEST(ServeSetup, LoadingIsSaid) {
+  std::promise<void> go;
+  std::shared_future<void> gate = go.get_future().share();
+  LlmServer server(
+      [gate] {
+        gate.wait();
+        return test::served(std::make_shared<FakeLanguageModel>());
+      },
+      options());
+  const ClientReply health = Client(server.port()).request(get("/health"));
+  EXPECT_EQ(health.status, 503);
+  EXPECT_EQ(text_at(json_of(health), "status"), "loading");
+  const ClientReply early = Client(server.port()).request(post("/v1/chat/completions", "{}"));
+  EXPECT_EQ(early.status, 503);
+  EXPECT_EQ(early.header("Retry-After"), "1");
+  EXPECT_EQ(text_at(json_of(early), "error", "code"), "loading");
+  go.set_value();
+  ASSERT_TRUE(server.wait_ready());
+  EXPECT_EQ(server.model_id(), "fake");
+  EXPECT_EQ(Client(server.port()).request(get("/health")).status, 200);
+}
+
+TEST(ServeSetup, LoadingMayFail) {
+  LlmServer server([]() -> ServedModel { throw FormatError("no model"); }, options());
+  EXPECT_THROW(server.wait_ready(), FormatError);
+  EXPECT_EQ(Client(server.port()).request(get("/health")).status, 503);
+}
+
+TEST(ServeSetup, LoadingMayBeStopped) {
+  LlmServer server(
+      []() -> ServedModel {
+        for (int i = 0; i < 1000; i++) {
+          Cancellation::check("load");
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
+        return test::served(std::make_shared<FakeLanguageModel>());
+      },
+      options());
+  server.stop();
+  EXPECT_FALSE(server.wait_ready());
+}
+
 TEST(ServeSetup, ModelsWithoutParts) {
   ServedModel none;
   none.id = "x";
@@ -616,7 +738,6 @@ TEST(ServeSetup, ModelsWithoutParts) {
   plain.chat_template = nullptr;
   plain.embed = nullptr;
   const LlmServer server(plain, options());
-  EXPECT_EQ(Client(server.port()).request(post("/v1/embeddings", R"({"input":"x"})")).status, 400);
   EXPECT_EQ(Client(server.port())
                 .request(post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}]})"))
                 .status,

@@ -25,6 +25,7 @@ class FakeLanguageModel : public llm::LanguageModel {
     options_.max_sequences = sequences;
     options_.max_context = context;
     config_.vocab_size = kFakeVocabulary;
+    config_.dim = 3;
     config_.name = "fake";
   }
 
@@ -34,7 +35,7 @@ class FakeLanguageModel : public llm::LanguageModel {
   std::function<void(const std::string& call)> before;
 
   struct Call {
-    std::string kind;  ///< "prefill", "decode", "copy", "rewind"
+    std::string kind;  ///< "prefill", "hidden", "decode", "copy", "rewind"
     std::vector<int64_t> sequences;
     int64_t tokens = 0;
   };
@@ -92,6 +93,16 @@ class FakeLanguageModel : public llm::LanguageModel {
     return logits_;
   }
   std::vector<float> prefill_all(int64_t, std::span<const int32_t>) override { throw ValueError("[fake] not here"); }
+  /// A token's vector is (token, position, 1).
+  std::vector<float> prefill_hidden(int64_t s, std::span<const int32_t> tokens) override {
+    note("hidden", {s}, static_cast<int64_t>(tokens.size()));
+    std::vector<float> out;
+    for (const int32_t t : tokens) {
+      out.insert(out.end(), {static_cast<float>(t), static_cast<float>(position(s)), 1});
+      append(s, {&t, 1});
+    }
+    return out;
+  }
   std::span<const float> decode(std::span<const llm::NextToken> next) override {
     std::vector<int64_t> sequences;
     for (const llm::NextToken& n : next) sequences.push_back(n.sequence);

@@ -1,6 +1,7 @@
 /// \file The engine with a model that is known: who is computed when, what is shared, how requests end.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <future>
 #include <random>
 
@@ -360,6 +361,70 @@ TEST(LlmEngine, LogProbabilities) {
   EXPECT_LT(own, 0);
   EXPECT_GT(own, -1e-4);
   EXPECT_GE(top[1].logprob, top[2].logprob);
+}
+
+EngineRequest embedding(const OutcomePtr& o, std::vector<std::vector<int32_t>> texts,
+                        std::vector<std::vector<float>>& vectors) {
+  EngineRequest r = request(o, {}, 0);
+  r.embedding.emplace().tokens = std::move(texts);
+  r.embedding->on_vector = [&vectors](size_t i, std::vector<float> v) {
+    EXPECT_EQ(i, vectors.size());
+    vectors.push_back(std::move(v));
+  };
+  return r;
+}
+
+TEST(LlmEngine, VectorsOfTexts) {
+  auto model = std::make_shared<FakeLanguageModel>(2, 100);
+  Engine engine(model, {.prefill_tokens = 3, .shared_prefill_tokens = 2});
+  for (const bool last : {false, true}) {
+    auto o = std::make_shared<Outcome>();
+    std::vector<std::vector<float>> vectors;
+    std::vector<EngineRequest> one;
+    one.push_back(embedding(o, {{10, 20, 30, 40, 50}, {7}}, vectors));
+    one[0].embedding->last_token = last;
+    engine.submit(std::move(one));
+    wait(o);
+    EXPECT_EQ(o->end.reason, FinishReason::kStop);
+    EXPECT_EQ(o->end.prompt_tokens, 6);
+    ASSERT_EQ(vectors.size(), 2u);
+    const float token = last ? 50.0f : 30.0f, position = last ? 4.0f : 2.0f;  // (token, position, 1)
+    const float length = std::sqrt(token * token + position * position + 1);
+    EXPECT_FLOAT_EQ(vectors[0][0], token / length);
+    EXPECT_FLOAT_EQ(vectors[0][1], position / length);
+    EXPECT_FLOAT_EQ(vectors[1][2], 1 / std::sqrt(50.0f));
+  }
+  EXPECT_EQ(engine.counters().finished, 2u);
+  // What they leave behind is a prefix like any other.
+  EXPECT_EQ(run(engine, {7, 8}, 3)->tokens, FakeLanguageModel::continuation({7, 8}, 3));
+  std::vector<EngineRequest> bad(1);
+  bad[0].embedding.emplace().tokens = {{1}, {}};
+  EXPECT_THROW(engine.submit(std::move(bad)), ValueError);
+}
+
+TEST(LlmEngine, ManyTextsDoNotKeepPromptsWaiting) {
+  auto model = std::make_shared<FakeLanguageModel>(2, 100);
+  std::promise<void> go;
+  std::shared_future<void> gate = go.get_future().share();
+  model->before = [gate](const std::string& call) {
+    if (call == "hidden") gate.wait();
+  };
+  Engine engine(model);
+  auto texts = std::make_shared<Outcome>(), chat = std::make_shared<Outcome>();
+  std::vector<std::vector<float>> vectors;
+  std::vector<EngineRequest> requests(1);
+  requests[0] = embedding(texts, std::vector<std::vector<int32_t>>(50, std::vector<int32_t>(5, 'e')), vectors);
+  engine.submit(std::move(requests));
+  std::vector<EngineRequest> second;
+  second.push_back(request(chat, text_tokens("hello"), 2));
+  engine.submit(std::move(second));
+  go.set_value();
+  wait(chat);
+  wait(texts);
+  const auto calls = model->calls();
+  const auto prompt = std::find_if(calls.begin(), calls.end(), [](const auto& c) { return c.kind == "prefill"; });
+  EXPECT_LE(std::count_if(calls.begin(), prompt, [](const auto& c) { return c.kind == "hidden"; }), 3);
+  EXPECT_EQ(vectors.size(), 50u);
 }
 
 }  // namespace

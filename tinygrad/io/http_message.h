@@ -15,9 +15,10 @@ struct HttpLimits {
   size_t request_line_bytes = 8 << 10;
   size_t head_bytes = 32 << 10;  ///< request line and headers
   size_t headers = 64;
-  uint64_t body_bytes = 4 << 20;         ///< of one request
-  uint64_t all_bodies_bytes = 64 << 20;  ///< of all requests that are being read or answered
-  size_t unsent_bytes = 8 << 20;         ///< of an answer its client does not read
+  uint64_t body_bytes = 4 << 20;          ///< of one request
+  uint64_t all_bodies_bytes = 64 << 20;   ///< of all requests that are being read or answered
+  size_t unsent_bytes = 8 << 20;          ///< of an answer its client does not read
+  uint64_t all_unsent_bytes = 256 << 20;  ///< of all answers; what would not fit is dropped with its connection
   size_t connections = 256;
   double idle_s = 75;   ///< between two requests of a connection
   double head_s = 10;   ///< for a whole request line with headers

@@ -70,8 +70,14 @@ std::optional<std::string> host_name(std::string_view host) {
   return lower;
 }
 
+/// Returns whether a Host header names this machine. Only addresses count besides localhost: a name that begins like
+/// one (127.evil.example) belongs to somebody else.
 bool is_loopback_name(std::string_view name) {
-  return name == "localhost" || name == "127.0.0.1" || name == "[::1]" || name.starts_with("127.");
+  if (name == "localhost") return true;
+  if (name.starts_with('[') && name.ends_with(']')) name = name.substr(1, name.size() - 2);
+  error_code failed;
+  const asio::ip::address address = asio::ip::make_address(std::string(name), failed);
+  return !failed && address.is_loopback();
 }
 
 bool contains_name(const std::vector<std::string>& names, std::string_view name) {
@@ -94,7 +100,7 @@ struct HttpServer::Impl {
   asio::signal_set signals{io};
   std::unique_ptr<asio::thread_pool> pool;
   std::unordered_set<HttpConnection*> connections;
-  uint64_t body_bytes = 0;
+  uint64_t body_bytes = 0, unsent_bytes = 0;
   bool stopping = false;
   std::atomic<uint64_t> accepted{0}, open{0}, requests{0}, refused{0}, disconnects{0};  // any thread
   uint16_t port = 0;
@@ -164,6 +170,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   void on_head();
   void on_head_complete(size_t size);
   void on_body();
+  bool count_body();
   void dispatch();
   void on_linger();
   void on_end_of_input();
@@ -192,7 +199,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   HttpBodyPlan plan_;
   Phase phase_ = Phase::kHead;
   bool reading_ = false, at_end_ = false, keep_alive_ = true;
-  uint64_t number_ = 0, reserved_ = 0, lingered_ = 0;
+  uint64_t number_ = 0, counted_ = 0, lingered_ = 0;
   Clock::time_point deadline_at_ = Clock::time_point::max(), started_;
   std::deque<std::string> out_;
   size_t unsent_ = 0;
@@ -311,12 +318,6 @@ void HttpConnection::on_head_complete(size_t size) {
   if (!head.error) head.error = server_.check_access(request_);
   if (head.error) return fail(*head.error);
   const bool has_body = plan_.chunked || plan_.length.value_or(0) > 0;
-  // The room for a body is taken before its first byte is kept: chunks could be as long as the limit.
-  const uint64_t room = plan_.chunked ? limits().body_bytes : plan_.length.value_or(0);
-  if (room > limits().all_bodies_bytes - std::min(server_.body_bytes, limits().all_bodies_bytes))
-    return fail({429, "too many requests with bodies at once"});
-  reserved_ = room;
-  server_.body_bytes += room;
   if (plan_.chunked) chunks_.emplace(limits().body_bytes);
   if (has_body && plan_.expects_continue && in_.empty()) queue("HTTP/1.1 100 Continue\r\n\r\n");
   phase_ = Phase::kBody;
@@ -325,21 +326,31 @@ void HttpConnection::on_head_complete(size_t size) {
 }
 
 void HttpConnection::on_body() {
+  bool done = false;
   if (chunks_) {
     in_.erase(0, chunks_->decode(in_, request_.body));
     if (chunks_->error()) return fail(*chunks_->error());
-    if (!chunks_->done()) return read();
-    const uint64_t spare = reserved_ - std::min<uint64_t>(reserved_, request_.body.size());
-    server_.body_bytes -= spare;
-    reserved_ -= spare;
-    return dispatch();
+    done = chunks_->done();
+  } else {
+    const uint64_t left = plan_.length.value_or(0) - request_.body.size();
+    const size_t take = static_cast<size_t>(std::min<uint64_t>(left, in_.size()));
+    request_.body.append(in_, 0, take);
+    in_.erase(0, take);
+    done = take == left;
   }
-  const uint64_t left = plan_.length.value_or(0) - request_.body.size();
-  const size_t take = static_cast<size_t>(std::min<uint64_t>(left, in_.size()));
-  request_.body.append(in_, 0, take);
-  in_.erase(0, take);
-  if (take < left) return read();
+  if (!count_body()) return fail({429, "too many requests with bodies at once"});
+  if (!done) return read();
   dispatch();
+}
+
+/// Counts what has arrived of the body; false when all bodies together are too much. What a client only announces takes
+/// no room from others.
+bool HttpConnection::count_body() {
+  const uint64_t more = request_.body.size() - counted_;
+  if (more > limits().all_bodies_bytes - std::min(server_.body_bytes, limits().all_bodies_bytes)) return false;
+  counted_ += more;
+  server_.body_bytes += more;
+  return true;
 }
 
 void HttpConnection::dispatch() {
@@ -460,8 +471,10 @@ void HttpConnection::on_linger() {
 void HttpConnection::queue(std::string bytes) {
   if (phase_ == Phase::kClosed) return;
   unsent_ += bytes.size();
+  server_.unsent_bytes += bytes.size();
   out_.push_back(std::move(bytes));
-  if (unsent_ > limits().unsent_bytes && out_.size() > 1) return close();  // a client that asks and does not read
+  const bool behind = unsent_ > limits().unsent_bytes && out_.size() > 1;  // a client that asks and does not read
+  if (behind || server_.unsent_bytes > limits().all_unsent_bytes) return close();
   if (!writing_) write_next();
 }
 
@@ -477,6 +490,7 @@ void HttpConnection::write_next() {
     if (self->phase_ == Phase::kClosed) return;
     if (failed) return self->close();
     self->unsent_ -= size;
+    self->server_.unsent_bytes -= size;
     if (size < self->out_.front().size()) self->out_.front().erase(0, size);
     else self->out_.pop_front();
     if (!self->out_.empty()) return self->write_next();
@@ -536,6 +550,8 @@ void HttpConnection::close() {
   deadline_.cancel();
   write_deadline_.cancel();
   if (!writing_) out_.clear();
+  server_.unsent_bytes -= unsent_;
+  unsent_ = 0;
   release_body();
   on_close_ = nullptr;
   server_.forget(this);
@@ -548,8 +564,8 @@ void HttpConnection::tell_closed() {
 }
 
 void HttpConnection::release_body() {
-  server_.body_bytes -= reserved_;
-  reserved_ = 0;
+  server_.body_bytes -= counted_;
+  counted_ = 0;
 }
 
 void HttpConnection::log(int status) const {
@@ -577,8 +593,6 @@ asio::ip::address checked_address(const HttpOptions& options) {
 }
 
 }  // namespace
-
-void check_http_options(const HttpOptions& options) { checked_address(options); }
 
 /// Refuses requests that a page of another site makes a browser send, and those without the key.
 std::optional<HttpError> HttpServer::Impl::check_access(const HttpRequest& request) const {

@@ -30,9 +30,6 @@ struct HttpOptions {
   std::function<void(std::string_view line)> log = {};
 };
 
-/// Throws ValueError for an address that is not an IP address, and for one that is not loopback without a key.
-void check_http_options(const HttpOptions& options);
-
 /// The answer to one request; its methods may be called from any thread, while the server lives. One that is dropped
 /// without an answer becomes a status 500, one dropped amid a stream closes the connection.
 class HttpReply {
@@ -59,7 +56,8 @@ struct HttpCounters {
 
 class HttpServer {
  public:
-  /// Binds the address and starts serving. Throws as check_http_options; FileError when the address cannot be bound.
+  /// Binds the address and starts serving. ValueError for an address that is not an IP address, and for one that is not
+  /// loopback without a key; FileError when it cannot be bound.
   HttpServer(HttpOptions options, HttpHandler handler);
   /// Stops and waits.
   ~HttpServer();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <optional>
 
 #include "tinygrad/base/cancellation.h"
@@ -23,6 +24,17 @@ int64_t common_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
   return std::mismatch(a.begin(), a.begin() + static_cast<int64_t>(n), b.begin()).first - a.begin();
 }
 
+/// Returns a vector of length one in the same direction; zeros stay.
+std::vector<float> unit(std::span<const double> v) {
+  double squares = 0;
+  for (const double x : v) squares += x * x;
+  const double length = std::sqrt(squares);
+  std::vector<float> out;
+  out.reserve(v.size());
+  for (const double x : v) out.push_back(static_cast<float>(length > 0 ? x / length : 0));
+  return out;
+}
+
 }  // namespace
 
 /// A request on its way.
@@ -31,8 +43,11 @@ struct Engine::Job {
   std::shared_ptr<RequestTicket> ticket;
   Sampler sampler;
   ReplyEnd end;
-  Clock::time_point submitted = Clock::now(), admitted, first_token;
+  Clock::time_point submitted = Clock::now(), first_token;
+  uint64_t turn = 0;  // the lowest one's prompt is computed first
   int32_t next = -1;  // drawn, not given to the model yet; -1 while the prompt is computed
+  size_t text = 0;    // of an embedding: the one that is being computed, and what its tokens sum to
+  std::vector<double> sum;
   std::vector<uint64_t> mask;
   bool computing_prompt() const { return next < 0; }
   int64_t prompt_size() const { return static_cast<int64_t>(request.prompt.size()); }
@@ -54,30 +69,49 @@ Engine::Engine(std::shared_ptr<LanguageModel> model, EngineOptions options)
 
 Engine::~Engine() { stop(); }
 
+void Engine::check_prompt(std::span<const int32_t> prompt) const {
+  TG_CHECK(ValueError, !prompt.empty(), "[engine] got an empty prompt");
+  TG_CHECK(ValueError, static_cast<int64_t>(prompt.size()) < model_->max_context(), "[engine] got a prompt of ",
+           prompt.size(), " tokens, expected fewer than the context's ", model_->max_context());
+  for (const int32_t token : prompt)
+    TG_CHECK(ValueError, token >= 0 && token < model_->vocab_size(), "[engine] got token ", token, ", expected one of ",
+             model_->vocab_size());
+}
+
+std::unique_ptr<Engine::Job> Engine::make_job(EngineRequest request) const {
+  auto job = std::make_unique<Job>();
+  if (request.embedding) {
+    TG_CHECK(ValueError, request.prompt.empty() && !request.embedding->tokens.empty(),
+             "[engine] got a prompt beside texts, or no texts");
+    for (const std::vector<int32_t>& text : request.embedding->tokens) {
+      check_prompt(text);
+      job->end.prompt_tokens += static_cast<int64_t>(text.size());
+    }
+  } else {
+    check_prompt(request.prompt);
+    job->sampler = Sampler(request.sampling);
+    for (const int32_t token : request.prompt) job->sampler.accept(token);
+    job->end.prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  }
+  job->ticket = std::make_shared<RequestTicket>();
+  job->request = std::move(request);
+  return job;
+}
+
 std::vector<std::shared_ptr<RequestTicket>> Engine::submit(std::vector<EngineRequest> requests) {
   std::vector<std::unique_ptr<Job>> jobs;
   std::vector<std::shared_ptr<RequestTicket>> tickets;
   for (EngineRequest& r : requests) {
-    TG_CHECK(ValueError, !r.prompt.empty(), "[engine] got an empty prompt");
-    TG_CHECK(ValueError, static_cast<int64_t>(r.prompt.size()) < model_->max_context(), "[engine] got a prompt of ",
-             r.prompt.size(), " tokens, expected fewer than the context's ", model_->max_context());
-    for (const int32_t token : r.prompt)
-      TG_CHECK(ValueError, token >= 0 && token < model_->vocab_size(), "[engine] got token ", token,
-               ", expected one of ", model_->vocab_size());
-    auto job = std::make_unique<Job>();
-    job->sampler = Sampler(r.sampling);
-    for (const int32_t token : r.prompt) job->sampler.accept(token);
-    job->end.prompt_tokens = static_cast<int64_t>(r.prompt.size());
-    job->ticket = std::make_shared<RequestTicket>();
-    job->request = std::move(r);
-    tickets.push_back(job->ticket);
-    jobs.push_back(std::move(job));
+    jobs.push_back(make_job(std::move(r)));
+    tickets.push_back(jobs.back()->ticket);
   }
   {
     const std::lock_guard lock(mutex_);
     TG_CHECK(Cancelled, !stopping_, "[engine] is stopping");
-    const auto room = options_.max_queue + static_cast<int64_t>(sequences_.size()) - counters_.active;
-    if (static_cast<int64_t>(queue_.size() + jobs.size()) > room) {
+    const auto most = options_.max_queue + static_cast<int64_t>(sequences_.size());
+    TG_CHECK(ValueError, static_cast<int64_t>(jobs.size()) <= most, "[engine] got ", jobs.size(),
+             " requests at once, expected at most ", most);
+    if (static_cast<int64_t>(queue_.size() + jobs.size()) > most - counters_.active) {
       counters_.rejected += jobs.size();
       throw QueueFullError(
           str("[engine] ", queue_.size(), " requests are waiting, expected at most ", options_.max_queue));
@@ -197,9 +231,9 @@ bool Engine::admit_one() {
   int64_t donor = -1, shared = 0;
   const int64_t slot = choose_slot(*job, donor, shared);
   Sequence& s = sequences_[static_cast<size_t>(slot)];
-  job->admitted = Clock::now();
   job->end.queue_seconds = since(job->submitted);
   s.used = ++clock_;
+  job->turn = ++turns_;
   s.job = std::move(job);
   guarded({&slot, 1}, [&] {
     if (donor < 0) {
@@ -222,23 +256,25 @@ bool Engine::admit_one() {
 /// Calls the model. When that fails the requests of these sequences end, and the sequences are empty.
 template <class F> void Engine::guarded(std::span<const int64_t> slots, F call) {
   std::string error;
-  bool cancelled = false;
+  bool refused = false;
   try {
     return call();
-  } catch (const Cancelled&) { cancelled = true; } catch (const std::exception& e) {
+  } catch (const Cancelled&) {
+  } catch (const NoTokenLeftError& e) {
     error = e.what();
-  }
+    refused = true;
+  } catch (const std::exception& e) { error = e.what(); }
   for (const int64_t slot : slots) {
     Sequence& s = sequences_[static_cast<size_t>(slot)];
     try {
       model_->rewind(slot, 0);
     } catch (const std::exception&) {  // the next use of the sequence says so again
     }
-    if (s.job) finish(slot, FinishReason::kCancelled, cancelled ? std::string() : error);
+    if (s.job) finish(slot, FinishReason::kCancelled, error, refused);
   }
 }
 
-/// Computes a piece of the prompt that was admitted first.
+/// Computes a piece of the prompt or text whose turn it is.
 void Engine::prefill_some() {
   int64_t slot = -1;
   bool decoding = false;
@@ -246,29 +282,56 @@ void Engine::prefill_some() {
     const Job* job = sequences_[i].job.get();
     if (!job) continue;
     if (!job->computing_prompt()) decoding = true;
-    else if (slot < 0 || job->admitted < sequences_[static_cast<size_t>(slot)].job->admitted)
-      slot = static_cast<int64_t>(i);
+    else if (slot < 0 || job->turn < sequences_[static_cast<size_t>(slot)].job->turn) slot = static_cast<int64_t>(i);
   }
   if (slot < 0) return;
-  Sequence& s = sequences_[static_cast<size_t>(slot)];
-  const auto start = Clock::now();
+  const int64_t most = decoding ? options_.shared_prefill_tokens : options_.prefill_tokens;
   guarded({&slot, 1}, [&] {
-    const std::span<const int32_t> prompt = s.job->request.prompt;
-    const auto done = static_cast<size_t>(model_->position(slot));
-    const int64_t most = decoding ? options_.shared_prefill_tokens : options_.prefill_tokens;
-    const std::span<const int32_t> piece =
-        prompt.subspan(done, std::min(prompt.size() - done, static_cast<size_t>(most)));
-    const std::span<const float> logits = model_->prefill(slot, piece);
-    s.job->end.prefill_seconds += since(start);
-    {
-      const std::lock_guard lock(mutex_);
-      counters_.prefill_calls++;
-      counters_.prompt_tokens += piece.size();
-      counters_.prefill_seconds += since(start);
-    }
-    if (done + piece.size() < prompt.size()) return;
-    if (!draw(*s.job, logits)) finish(slot, s.job->end.reason);
+    if (sequences_[static_cast<size_t>(slot)].job->request.embedding) prefill_text(slot, most);
+    else prefill_prompt(slot, most);
   });
+}
+
+void Engine::count_prefill(Job& job, size_t tokens, double seconds) {
+  job.end.prefill_seconds += seconds;
+  const std::lock_guard lock(mutex_);
+  counters_.prefill_calls++;
+  counters_.prompt_tokens += tokens;
+  counters_.prefill_seconds += seconds;
+}
+
+void Engine::prefill_prompt(int64_t slot, int64_t most) {
+  Job& job = *sequences_[static_cast<size_t>(slot)].job;
+  const auto start = Clock::now();
+  const std::span<const int32_t> prompt = job.request.prompt;
+  const auto done = static_cast<size_t>(model_->position(slot));
+  const auto piece = prompt.subspan(done, std::min(prompt.size() - done, static_cast<size_t>(most)));
+  const std::span<const float> logits = model_->prefill(slot, piece);
+  count_prefill(job, piece.size(), since(start));
+  if (done + piece.size() == prompt.size() && !draw(job, logits)) finish(slot, job.end.reason);
+}
+
+/// The same of a text whose vector is wanted. Between two texts of a request others have their turn.
+void Engine::prefill_text(int64_t slot, int64_t most) {
+  Job& job = *sequences_[static_cast<size_t>(slot)].job;
+  const EmbeddingTexts& e = *job.request.embedding;
+  const auto start = Clock::now();
+  const std::span<const int32_t> text = e.tokens[job.text];
+  const auto done = static_cast<size_t>(model_->position(slot));
+  const auto piece = text.subspan(done, std::min(text.size() - done, static_cast<size_t>(most)));
+  const std::vector<float> rows = model_->prefill_hidden(slot, piece);
+  count_prefill(job, piece.size(), since(start));
+  const size_t dim = rows.size() / piece.size();
+  job.sum.resize(dim);
+  for (size_t r = e.last_token ? piece.size() - 1 : 0; r < piece.size(); r++)
+    for (size_t i = 0; i < dim; i++)
+      job.sum[i] = (e.last_token ? 0 : job.sum[i]) + static_cast<double>(rows[r * dim + i]);
+  if (done + piece.size() < text.size()) return;
+  if (e.on_vector) e.on_vector(job.text, unit(job.sum));
+  job.sum.clear();
+  if (++job.text == e.tokens.size()) return finish(slot, FinishReason::kStop);
+  model_->rewind(slot, 0);
+  job.turn = ++turns_;
 }
 
 /// Gives every sequence with a drawn token that token, and draws the next ones.
@@ -299,11 +362,14 @@ void Engine::decode_all() {
 
 /// Returns what the constraint of a request allows: the end of the reply too, where its text is complete.
 TokenMask Engine::allowed(Job& job) {
-  if (!job.request.constraint) return {};
-  const std::span<const uint64_t> mask = job.request.constraint->mask();
-  job.mask.assign(mask.begin(), mask.end());
+  JsonConstraint* constraint = job.request.constraint.get();
+  if (!constraint) return {};
+  try {
+    const std::span<const uint64_t> mask = constraint->mask();
+    job.mask.assign(mask.begin(), mask.end());
+  } catch (const ValueError& e) { throw NoTokenLeftError(e.what()); }  // the schema passes a limit here
   job.mask.resize((static_cast<size_t>(model_->vocab_size()) + 63) / 64);
-  if (job.request.constraint->finished())
+  if (constraint->finished())
     for (const int32_t token : job.request.stop_tokens)
       job.mask[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64);
   return job.mask;
@@ -352,7 +418,7 @@ bool Engine::draw(Job& job, std::span<const float> logits) {
 }
 
 /// Ends the request of a sequence, which keeps its tokens for later prompts.
-void Engine::finish(int64_t slot, FinishReason reason, std::string error) {
+void Engine::finish(int64_t slot, FinishReason reason, std::string error, bool refused) {
   Sequence& s = sequences_[static_cast<size_t>(slot)];
   const std::unique_ptr<Job> job = std::move(s.job);
   s.used = ++clock_;
@@ -361,6 +427,7 @@ void Engine::finish(int64_t slot, FinishReason reason, std::string error) {
     const std::lock_guard lock(mutex_);
     counters_.active--;
   }
+  job->end.refused = refused;
   report_end(*job, reason, std::move(error));
 }
 

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -45,16 +46,27 @@ struct ReplyToken {
 /// How a request ended, and what it cost.
 struct ReplyEnd {
   FinishReason reason = FinishReason::kStop;
-  std::string error;  ///< not empty: the request failed for this reason
+  std::string error;     ///< not empty: the request failed for this reason
+  bool refused = false;  ///< ... which lies in the request: it leaves no token to draw
   int64_t prompt_tokens = 0, cached_tokens = 0, reply_tokens = 0;
   double queue_seconds = 0, prefill_seconds = 0, decode_seconds = 0;
+};
+
+/// Texts whose vectors are wanted. A text's vector is the mean of its tokens' (what LanguageModel::prefill_hidden
+/// gives), or that of its last token, and of length one.
+struct EmbeddingTexts {
+  std::vector<std::vector<int32_t>> tokens;
+  bool last_token = false;
+  /// Called from the engine's thread for one text after another; must not throw or wait.
+  std::function<void(size_t text, std::vector<float> vector)> on_vector = {};
 };
 
 /// What is to be generated. The functions are called from the engine's thread, one after another, and must not throw
 /// or wait; `on_end` is the last call, made exactly once.
 struct EngineRequest {
   std::vector<int32_t> prompt;
-  int64_t max_tokens = -1;  ///< -1: until the context is full
+  std::optional<EmbeddingTexts> embedding = {};  ///< in place of a prompt: nothing is generated
+  int64_t max_tokens = -1;                       ///< -1: until the context is full
   SamplingOptions sampling = {};
   std::vector<int32_t> stop_tokens = {};                 ///< end the reply and are not part of it
   int64_t logprobs = -1;                                 ///< -1: none; n: of the token and of the n most likely ones
@@ -93,8 +105,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   /// Queues requests, all or none; those that share a prompt have it computed once. Returns a ticket for each. Throws
-  /// QueueFullError, ValueError for an empty prompt, one that leaves no room for a token and sampling options out of
-  /// range, Cancelled once stopped. Takes calls from any thread.
+  /// QueueFullError, ValueError for an empty prompt or text, one that leaves no room for a token, sampling options out
+  /// of range and more requests than the queue ever takes, Cancelled once stopped. Takes calls from any thread.
   std::vector<std::shared_ptr<RequestTicket>> submit(std::vector<EngineRequest> requests);
   /// Ends all requests, waiting ones too, as cancelled, and joins the worker.
   void stop();
@@ -109,10 +121,15 @@ class Engine {
   bool admit_one();
   void place(std::unique_ptr<Job> job, int64_t slot);
   void prefill_some();
+  void prefill_prompt(int64_t slot, int64_t most);
+  void prefill_text(int64_t slot, int64_t most);
+  void count_prefill(Job& job, size_t tokens, double seconds);
+  std::unique_ptr<Job> make_job(EngineRequest request) const;
+  void check_prompt(std::span<const int32_t> prompt) const;
   void decode_all();
   bool draw(Job& job, std::span<const float> logits);
   TokenMask allowed(Job& job);
-  void finish(int64_t slot, FinishReason reason, std::string error = {});
+  void finish(int64_t slot, FinishReason reason, std::string error = {}, bool refused = false);
   void report_end(Job& job, FinishReason reason, std::string error = {});
   bool must_wait_for_prefix(const Job& job) const;
   int64_t choose_slot(const Job& job, int64_t& donor, int64_t& shared) const;
@@ -122,6 +139,7 @@ class Engine {
   EngineOptions options_;
   std::vector<Sequence> sequences_;  // of the worker alone
   uint64_t clock_ = 0;               // of the worker: numbers uses of sequences
+  uint64_t turns_ = 0;               // of the worker: numbers prompts in the order they are computed in
   mutable std::mutex mutex_;         // guards what follows
   std::condition_variable wake_;
   std::deque<std::unique_ptr<Job>> queue_;

@@ -72,7 +72,7 @@ Tensor Layer::operator()(const Tensor& x, const StepContext& step) const {
 }
 
 /// What a step gives back.
-enum class StepResult : uint8_t { kNothing, kLast, kAll };
+enum class StepResult : uint8_t { kNothing, kLast, kAll, kHidden };
 
 /// Shapes of a step: each is captured by itself.
 struct StepShape {
@@ -103,6 +103,7 @@ class Decoder : public LanguageModel {
   void copy(int64_t from, int64_t to, int64_t tokens) override;
   std::span<const float> prefill(int64_t s, std::span<const int32_t> tokens) override;
   std::vector<float> prefill_all(int64_t s, std::span<const int32_t> tokens) override;
+  std::vector<float> prefill_hidden(int64_t s, std::span<const int32_t> tokens) override;
   std::span<const float> decode(std::span<const NextToken> next) override;
 
  private:
@@ -111,6 +112,7 @@ class Decoder : public LanguageModel {
   int64_t chunk_for(int64_t left) const;
   void append(int64_t s, std::span<const int32_t> tokens, StepResult last_result,
               const std::function<void(int64_t)>& seen);
+  std::vector<float> rows_of(int64_t s, std::span<const int32_t> tokens, StepResult result, int64_t width);
   Tensor forward(const StepShape& shape, const Tensor& tokens, const StepContext& step) const;
   void run(const StepShape& shape, const StepInput& in, int64_t filled);
   std::span<const float> logits() const { return logits_.data<float>(); }
@@ -234,14 +236,14 @@ int64_t Decoder::chunk_for(int64_t left) const {
 }
 
 /// Computes tokens chunk by chunk; `seen` is told how many rows of each chunk are tokens, when logits() has what
-/// `last_result` asked for: kAll in every chunk, kLast in the last one.
+/// `last_result` asked for: kLast in the last one, others in every chunk.
 void Decoder::append(int64_t s, std::span<const int32_t> tokens, StepResult last_result,
                      const std::function<void(int64_t)>& seen) {
   std::vector<int32_t>& held = sequences_[static_cast<size_t>(s)];
   while (!tokens.empty()) {
     const int64_t time = chunk_for(static_cast<int64_t>(tokens.size()));
     const auto count = std::min<size_t>(tokens.size(), static_cast<size_t>(time));
-    const bool wanted = last_result == StepResult::kAll || count == tokens.size();
+    const bool wanted = last_result != StepResult::kLast || count == tokens.size();
     StepInput in;
     in.tokens.assign(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count));
     for (size_t i = 0; i < count; i++) in.positions.push_back(static_cast<int32_t>(held.size() + i));
@@ -263,16 +265,27 @@ std::span<const float> Decoder::prefill(int64_t s, std::span<const int32_t> toke
   return logits();
 }
 
+/// Returns what a step gives for each token, (tokens, width).
+std::vector<float> Decoder::rows_of(int64_t s, std::span<const int32_t> tokens, StepResult result, int64_t width) {
+  std::vector<float> out;
+  out.reserve(tokens.size() * static_cast<size_t>(width));
+  append(s, tokens, result, [&](int64_t rows) {
+    const std::span<const float> all = logits();
+    out.insert(out.end(), all.begin(), all.begin() + rows * width);
+  });
+  return out;
+}
+
 std::vector<float> Decoder::prefill_all(int64_t s, std::span<const int32_t> tokens) {
   std::lock_guard lock(mutex_);
   check_tokens(s, tokens, "prefill_all");
-  std::vector<float> out;
-  out.reserve(tokens.size() * static_cast<size_t>(vocab_size()));
-  append(s, tokens, StepResult::kAll, [&](int64_t rows) {
-    const std::span<const float> all = logits();
-    out.insert(out.end(), all.begin(), all.begin() + rows * vocab_size());
-  });
-  return out;
+  return rows_of(s, tokens, StepResult::kAll, vocab_size());
+}
+
+std::vector<float> Decoder::prefill_hidden(int64_t s, std::span<const int32_t> tokens) {
+  std::lock_guard lock(mutex_);
+  check_tokens(s, tokens, "prefill_hidden");
+  return rows_of(s, tokens, StepResult::kHidden, config_.dim);
 }
 
 std::span<const float> Decoder::decode(std::span<const NextToken> next) {
@@ -321,7 +334,9 @@ Tensor Decoder::forward(const StepShape& shape, const Tensor& tokens, const Step
   if (shape.result == StepResult::kNothing) return x;
   if (shape.result == StepResult::kLast && shape.time > 1)
     x = x(Tensor::arange(shape.batch, {.dtype = dtypes::int32}), step.last);
-  Tensor y = output_((*output_norm_)(x.reshape(-1, c.dim)));
+  const Tensor hidden = (*output_norm_)(x.reshape(-1, c.dim));
+  if (shape.result == StepResult::kHidden) return hidden.cast(dtypes::float32);
+  Tensor y = output_(hidden);
   if (c.logit_scale != 1) y = y * c.logit_scale;
   return c.logit_softcap == 0 ? y : (y / c.logit_softcap).tanh() * c.logit_softcap;
 }

@@ -68,6 +68,8 @@ class LanguageModel {
   virtual std::span<const float> prefill(int64_t s, std::span<const int32_t> tokens) = 0;
   /// The same with logits after every token: (tokens, vocab_size), row-major.
   virtual std::vector<float> prefill_all(int64_t s, std::span<const int32_t> tokens) = 0;
+  /// The same with what the last norm gives for every token, from which logits are computed: (tokens, config().dim).
+  virtual std::vector<float> prefill_hidden(int64_t s, std::span<const int32_t> tokens) = 0;
   /// Appends one token to each of the given sequences, all different, and returns the logits after each:
   /// (sequences, vocab_size), row-major, valid until the next call. ValueError as in prefill; nothing is appended then.
   virtual std::span<const float> decode(std::span<const NextToken> next) = 0;

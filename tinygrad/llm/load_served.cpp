@@ -6,6 +6,8 @@
 namespace tg::llm {
 namespace {
 
+constexpr int64_t kPoolLast = 3, kPoolKinds = 4;  // values of `pooling_type`: none, mean, first, last, rank
+
 ServedModel load_encoder(const std::filesystem::path& path) {
   const BertModel bert = BertModel::open(path);
   ServedModel served;
@@ -36,6 +38,8 @@ ServedModel load_served_model(const std::filesystem::path& file, const ModelOpti
   if (const std::string_view text = metadata.string_or("tokenizer.chat_template", ""); !text.empty())
     served.chat_template = std::make_shared<ChatTemplate>(std::string(text));
   served.model = LanguageModel::load(gguf, options);
+  const std::string pooling = served.model->config().architecture + ".pooling_type";
+  served.embed_last_token = metadata.integer_or(pooling, 0, 0, kPoolKinds) == kPoolLast;
   return served;
 }
 

@@ -13,6 +13,9 @@ namespace tg::llm {
 namespace {
 
 constexpr size_t kBits = 64;
+constexpr size_t kLanes = 16;  // compared side by side
+constexpr size_t kBlock = 64;  // logits that are left out together
+constexpr float kBanned = -std::numeric_limits<float>::infinity();
 
 void check(bool ok, const char* what, double got, const char* expected) {
   TG_CHECK(ValueError, ok, "[sampler] got ", what, " ", got, ", expected ", expected);
@@ -24,6 +27,17 @@ struct MoreLikely {
     return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
   }
 };
+
+/// Returns the highest logit; those that are no number count as banned.
+float highest(std::span<const float> logits) {
+  float best[kLanes];
+  std::fill(best, best + kLanes, kBanned);
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes)
+    for (size_t k = 0; k < kLanes; k++) best[k] = logits[i + k] > best[k] ? logits[i + k] : best[k];
+  for (; i < logits.size(); i++) best[0] = logits[i] > best[0] ? logits[i] : best[0];
+  return *std::max_element(best, best + kLanes);
+}
 
 double log_sum_exp(std::span<const float> logits) {
   double top = -std::numeric_limits<double>::infinity(), sum = 0;
@@ -76,32 +90,72 @@ void Sampler::penalize(std::vector<float>& logits) const {
   }
 }
 
-void Sampler::cut(std::vector<Candidate>& candidates) const {
+void Sampler::restrict_to(TokenMask allowed) {
+  if (allowed.empty()) return;
+  for (size_t i = 0; i < logits_.size(); i++)
+    if ((allowed[i / kBits] >> (i % kBits) & 1) == 0) logits_[i] = kBanned;
+}
+
+/// Fills the candidates with at least those that top-k, and min-p where it comes first, may leave: `top` is the highest
+/// logit.
+void Sampler::collect(float top) {
   const SamplingOptions& o = options_;
-  const size_t k = o.top_k == 0 ? candidates.size() : std::min(candidates.size(), static_cast<size_t>(o.top_k));
-  if (o.top_k == 0 && o.min_p > 0) {  // drops most before sorting; the best one stays
-    float top = candidates[0].logit;
-    for (const Candidate& c : candidates) top = std::max(top, c.logit);
-    const double least = static_cast<double>(top) + std::log(o.min_p);
-    // top_p is a share of all tokens, so it needs the others too.
-    if (o.top_p == 1)
-      std::erase_if(candidates, [&](const Candidate& c) { return static_cast<double>(c.logit) < least; });
+  const size_t n = logits_.size(), blocks = (n + kBlock - 1) / kBlock;
+  const auto block = [&](size_t b) { return std::span(logits_).subspan(b * kBlock, std::min(kBlock, n - b * kBlock)); };
+  highest_.resize(blocks);
+  for (size_t b = 0; b < blocks; b++) highest_[b] = highest(block(b));
+  double least = -std::numeric_limits<double>::infinity();
+  const auto k = static_cast<size_t>(o.top_k);
+  if (k > 0 && k < blocks) {  // k blocks have a logit that is at least the k-th highest of their highest
+    std::vector<float> sorted = highest_;
+    std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(k - 1), sorted.end(),
+                     std::greater<>());
+    least = sorted[k - 1];
+  } else if (k == 0 && o.min_p > 0 && o.top_p == 1) {  // top-p is a share of all tokens, so it needs the others too
+    least = static_cast<double>(top) + std::log(o.min_p);
   }
-  if (k < candidates.size()) {
-    std::nth_element(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(k), candidates.end(),
+  candidates_.clear();
+  for (size_t b = 0; b < blocks; b++) {
+    if (static_cast<double>(highest_[b]) < least) continue;
+    for (size_t i = b * kBlock; i < b * kBlock + block(b).size(); i++)
+      if (logits_[i] > kBanned && static_cast<double>(logits_[i]) >= least)
+        candidates_.push_back({static_cast<int32_t>(i), logits_[i]});
+  }
+  TG_ASSERT(!candidates_.empty(), "the highest logit is one of them");
+}
+
+/// Keeps the fewest candidates, the most likely first, whose probabilities reach top_p of all.
+void Sampler::cut_to_share() {
+  // A heap gives as many as are needed in their order.
+  const auto less_likely = [](const Candidate& a, const Candidate& b) { return MoreLikely()(b, a); };
+  std::make_heap(candidates_.begin(), candidates_.end(), less_likely);
+  const double top = candidates_[0].logit;
+  double total = 0, sum = 0;
+  for (const Candidate& c : candidates_) total += std::exp(c.logit - top);
+  auto end = candidates_.end();
+  while (end != candidates_.begin() && (end == candidates_.end() || sum < options_.top_p * total)) {
+    std::pop_heap(candidates_.begin(), end--, less_likely);
+    sum += std::exp(end->logit - top);
+  }
+  candidates_.erase(candidates_.begin(), end);
+  std::reverse(candidates_.begin(), candidates_.end());
+}
+
+void Sampler::cut() {
+  const SamplingOptions& o = options_;
+  if (const auto k = static_cast<size_t>(o.top_k); k > 0 && k < candidates_.size()) {
+    std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(k), candidates_.end(),
                      MoreLikely());
-    candidates.resize(k);
+    candidates_.resize(k);
   }
-  std::sort(candidates.begin(), candidates.end(), MoreLikely());
-  const double top = candidates[0].logit;
-  if (o.top_p < 1) {
-    double total = 0, sum = 0;
-    for (const Candidate& c : candidates) total += std::exp(c.logit - top);
-    size_t n = 0;
-    while (n < candidates.size() && sum < o.top_p * total) sum += std::exp(candidates[n++].logit - top);
-    candidates.resize(std::max<size_t>(n, 1));
+  if (o.top_p < 1) cut_to_share();
+  if (o.min_p > 0) {
+    const double top = std::min_element(candidates_.begin(), candidates_.end(), MoreLikely())->logit;
+    std::erase_if(candidates_, [&](const Candidate& c) { return std::exp(c.logit - top) < o.min_p; });
   }
-  if (o.min_p > 0) std::erase_if(candidates, [&](const Candidate& c) { return std::exp(c.logit - top) < o.min_p; });
+  // Few candidates are drawn from in their order; of a whole vocabulary any order serves that is always the same.
+  const bool cut = o.top_k > 0 || o.top_p < 1 || o.min_p > 0;
+  if (cut) std::sort(candidates_.begin(), candidates_.end(), MoreLikely());
 }
 
 double Sampler::uniform() {
@@ -109,16 +163,18 @@ double Sampler::uniform() {
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
-int32_t Sampler::draw(const std::vector<Candidate>& candidates) {
-  const double top = candidates[0].logit, temperature = options_.temperature;
-  double total = 0;
-  for (const Candidate& c : candidates) total += std::exp((c.logit - top) / temperature);
+int32_t Sampler::draw() {
+  double top = candidates_[0].logit, total = 0;
+  for (const Candidate& c : candidates_) top = std::max<double>(top, c.logit);
+  weights_.resize(candidates_.size());
+  for (size_t i = 0; i < weights_.size(); i++)
+    total += weights_[i] = std::exp((candidates_[i].logit - top) / options_.temperature);
   double left = uniform() * total;
-  for (const Candidate& c : candidates) {
-    left -= std::exp((c.logit - top) / temperature);
-    if (left < 0) return c.token;
+  for (size_t i = 0; i < weights_.size(); i++) {
+    left -= weights_[i];
+    if (left < 0) return candidates_[i].token;
   }
-  return candidates.back().token;
+  return candidates_.back().token;
 }
 
 int32_t Sampler::sample(std::span<const float> logits, TokenMask allowed) {
@@ -130,18 +186,17 @@ int32_t Sampler::sample(std::span<const float> logits, TokenMask allowed) {
   for (const auto& [token, bias] : options_.logit_bias)
     if (static_cast<size_t>(token) < logits_.size()) logits_[static_cast<size_t>(token)] += static_cast<float>(bias);
   penalize(logits_);
-  candidates_.clear();
-  constexpr float kBanned = -std::numeric_limits<float>::infinity();
-  for (size_t i = 0; i < logits_.size(); i++) {
-    const bool open = allowed.empty() || (allowed[i / kBits] >> (i % kBits) & 1) != 0;
-    if (open && logits_[i] > kBanned) candidates_.push_back({static_cast<int32_t>(i), logits_[i]});  // NaN: no
+  restrict_to(allowed);
+  const float top = highest(logits_);
+  if (top == kBanned) {
+    TG_CHECK(ValueError, highest(logits) > kBanned, "[sampler] no logit is a number");
+    throw NoTokenLeftError("[sampler] no token is left: all are masked or banned");
   }
-  TG_CHECK(ValueError, !candidates_.empty(),
-           "[sampler] no token is left: all are masked or banned, or no logit is a number");
-  int32_t token = std::min_element(candidates_.begin(), candidates_.end(), MoreLikely())->token;
+  auto token = static_cast<int32_t>(std::find(logits_.begin(), logits_.end(), top) - logits_.begin());
   if (options_.temperature > 0) {
-    cut(candidates_);
-    token = draw(candidates_);
+    collect(top);
+    cut();
+    token = draw();
   }
   accept(token);
   return token;

@@ -5,7 +5,14 @@
 #include <utility>
 #include <vector>
 
+#include "tinygrad/base/error.h"
+
 namespace tg::llm {
+
+/// Every token is masked or banned: what a request asks for cannot be given.
+struct NoTokenLeftError : ValueError {
+  using ValueError::ValueError;
+};
 
 struct SamplingOptions {
   double temperature = 0.8;       ///< 0: the most likely token, the one of the lowest number among equals
@@ -41,8 +48,8 @@ class Sampler {
 
   /// Tells the penalties of a token that was not drawn here: of the prompt.
   void accept(int32_t token);
-  /// Draws a token and accepts it. ValueError when no token is left (every one is masked or banned, or no logit is a
-  /// number) and for a mask of another size.
+  /// Draws a token and accepts it. NoTokenLeftError when every one is masked or banned, ValueError when no logit is a
+  /// number and for a mask of another size.
   int32_t sample(std::span<const float> logits, TokenMask allowed = {});
   /// Forgets the tokens accepted and starts the random numbers from the seed again.
   void reset();
@@ -53,14 +60,19 @@ class Sampler {
     float logit;
   };
   void penalize(std::vector<float>& logits) const;
-  void cut(std::vector<Candidate>& candidates) const;
-  int32_t draw(const std::vector<Candidate>& candidates);
+  void restrict_to(TokenMask allowed);
+  void collect(float top);
+  void cut();
+  void cut_to_share();
+  int32_t draw();
   double uniform();
 
   SamplingOptions options_;
   std::vector<int32_t> recent_;
-  std::vector<float> logits_;
+  std::vector<float> logits_;  ///< of the token that is being drawn, with bias and penalties; -infinity: not allowed
   std::vector<Candidate> candidates_;
+  std::vector<float> highest_;   ///< of each block of logits
+  std::vector<double> weights_;  ///< of candidates
   uint64_t draws_ = 0;
 };
 

@@ -1,8 +1,11 @@
 #include "tinygrad/llm/server.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <future>
+#include <thread>
 
+#include "tinygrad/base/cancellation.h"
 #include "tinygrad/llm/serve/api_error.h"
 #include "tinygrad/llm/serve/server_state.h"
 
@@ -11,7 +14,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kWarmUpTokens = 48;  // of a prompt
+constexpr int64_t kWarmUpTokens = 48;                // of a prompt
+constexpr std::chrono::milliseconds kLoadPoll{100};  // between looks at whether loading is still wanted
 
 struct Route {
   std::string_view method, path;
@@ -62,24 +66,17 @@ class CountedReply final : public io::HttpReply {
   Clock::time_point begin_ = Clock::now();
 };
 
-/// Turns what a route threw into an answer.
-void refuse_request(const ReplyPtr& reply) {
-  try {
-    throw;
-  } catch (const ApiError& e) { reply->send({e.status, api_error_json(e)}); } catch (const QueueFullError& e) {
-    reply->send({429, api_error_json(429, e.what(), {}, "queue_full"), "application/json", {{"Retry-After", "1"}}});
-  } catch (const Cancelled&) {
-    reply->send({503, api_error_json(503, "the server is stopping")});
-  } catch (const ValueError& e) {
-    reply->send({400, api_error_json(400, e.what())});
-  } catch (const std::exception&) {  // its text could hold what others sent
-    reply->send({500, api_error_json(500, "internal error")});
-  }
-}
-
 bool is_json(const io::HttpRequest& request) {
   const std::string_view type = request.header("content-type").value_or("");
   return io::same_header_name(type.substr(0, std::min(type.find(';'), type.size())), "application/json");
+}
+
+/// Answers while the model is being loaded.
+void say_loading(const io::HttpRequest& request, const ReplyPtr& reply) {
+  const bool health = request.path.ends_with("/health");
+  const std::string body =
+      health ? R"({"status":"loading"})" : api_error_json(503, "the model is being loaded", {}, "loading");
+  reply->send({503, body, "application/json", {{"Retry-After", "1"}}});
 }
 
 void dispatch(ServerState& s, io::HttpRequest request, ReplyPtr reply) {
@@ -93,6 +90,7 @@ void dispatch(ServerState& s, io::HttpRequest request, ReplyPtr reply) {
       continue;
     }
     const auto counted = std::make_shared<CountedReply>(s.counts, route.path, reply);
+    if (!s.ready.load(std::memory_order_acquire)) return say_loading(request, counted);
     try {
       if (method == "POST" && !is_json(request))
         throw ApiError(415, "expected the header Content-Type: application/json");
@@ -134,6 +132,20 @@ void warm_up(Engine& engine, int64_t max_queue) {
 
 }  // namespace
 
+void refuse_request(const ReplyPtr& reply) {
+  try {
+    throw;
+  } catch (const ApiError& e) { reply->send({e.status, api_error_json(e)}); } catch (const QueueFullError& e) {
+    reply->send({429, api_error_json(429, e.what(), {}, "queue_full"), "application/json", {{"Retry-After", "1"}}});
+  } catch (const Cancelled&) {
+    reply->send({503, api_error_json(503, "the server is stopping")});
+  } catch (const ValueError& e) {
+    reply->send({400, api_error_json(400, e.what())});
+  } catch (const std::exception&) {  // its text could hold what others sent
+    reply->send({500, api_error_json(500, "internal error")});
+  }
+}
+
 int64_t ServerState::vocabulary() const {
   return model.model ? model.model->vocab_size() : model.tokenizer->vocab_size();
 }
@@ -164,35 +176,105 @@ std::vector<int32_t> ServerState::tokens_of(const TextOrTokens& input) const {
 struct LlmServer::Impl {
   ServerState state;
   std::unique_ptr<io::HttpServer> http;
+  std::atomic<bool> abandoned{false};  // what is being loaded is not wanted any more
+  std::mutex mutex;                    // guards what follows, and the engine until it is warm
+  std::condition_variable loaded;
+  bool done = false;
+  std::exception_ptr failure;
+  std::thread loader;
+
+  void listen();
+  void load(const std::function<ServedModel()>& make);
+  void prepare(ServedModel model);
+  void abandon();
 };
 
-LlmServer::LlmServer(ServedModel model, ServeOptions options) : impl_(std::make_unique<Impl>()) {
-  TG_CHECK(ValueError, model.tokenizer && (model.model || model.embed),
-           "[serve] expected a tokenizer, and a model or embeddings");
-  ServerState& s = impl_->state;
-  s.model = std::move(model);
-  s.options = std::move(options);
-  if (s.model.chat_template) s.chat_encoder.emplace(*s.model.tokenizer);
-  if (s.model.model) {
-    s.engine = std::make_unique<Engine>(s.model.model, s.options.engine);
-    if (s.options.warm_up) warm_up(*s.engine, s.options.engine.max_queue);
-  }
-  io::HttpOptions http = s.options.http;
-  http.open_paths = {"/", "/health", "/v1/health"};
-  http.error_body = [](int status, std::string_view message) { return api_error_json(status, message); };
-  impl_->http = std::make_unique<io::HttpServer>(std::move(http), [&s](io::HttpRequest request, ReplyPtr reply) {
+void LlmServer::Impl::listen() {
+  io::HttpOptions options = state.options.http;
+  options.open_paths = {"/", "/health", "/v1/health"};
+  options.error_body = [](int status, std::string_view message) { return api_error_json(status, message); };
+  http = std::make_unique<io::HttpServer>(std::move(options), [&s = state](io::HttpRequest request, ReplyPtr reply) {
     dispatch(s, std::move(request), std::move(reply));
   });
-  s.http = impl_->http.get();
+  state.http = http.get();
+}
+
+/// Runs in a thread of its own.
+void LlmServer::Impl::load(const std::function<ServedModel()>& make) {
+  const StopScope stoppable(abandoned);
+  std::exception_ptr failed;
+  try {
+    prepare(make());
+  } catch (...) { failed = std::current_exception(); }
+  const std::lock_guard lock(mutex);
+  done = true;
+  failure = failed;
+  loaded.notify_all();
+}
+
+void LlmServer::Impl::prepare(ServedModel model) {
+  TG_CHECK(ValueError, model.tokenizer && (model.model || model.embed),
+           "[serve] expected a tokenizer, and a model or embeddings");
+  state.model = std::move(model);
+  if (state.model.chat_template) state.chat_encoder.emplace(*state.model.tokenizer);
+  if (state.model.embed) state.embeddings = std::make_unique<EmbeddingQueue>(state.options.engine.max_queue);
+  if (state.model.model) {
+    {
+      const std::lock_guard lock(mutex);
+      if (abandoned) return;
+      state.engine = std::make_unique<Engine>(state.model.model, state.options.engine);
+    }
+    if (state.options.warm_up) warm_up(*state.engine, state.options.engine.max_queue);
+  }
+  state.ready.store(true, std::memory_order_release);
+}
+
+/// Ends loading and warming up soon, and waits for that.
+void LlmServer::Impl::abandon() {
+  {
+    const std::lock_guard lock(mutex);
+    abandoned = true;
+    if (state.engine && !done) state.engine->stop();
+  }
+  if (loader.joinable()) loader.join();
+}
+
+LlmServer::LlmServer(std::function<ServedModel()> load, ServeOptions options) : impl_(std::make_unique<Impl>()) {
+  impl_->state.options = std::move(options);
+  impl_->listen();
+  impl_->loader = std::thread([impl = impl_.get(), load = std::move(load)] { impl->load(load); });
+}
+
+LlmServer::LlmServer(ServedModel model, ServeOptions options)
+    : LlmServer([model = std::move(model)] { return model; }, std::move(options)) {
+  wait_ready();
 }
 
 LlmServer::~LlmServer() {
   impl_->http->stop();
+  impl_->abandon();
   impl_->http->wait();
-  if (impl_->state.engine) impl_->state.engine->stop();  // its replies go before the HTTP server does
+  // Replies go before the HTTP server does.
+  if (impl_->state.engine) impl_->state.engine->stop();
+  impl_->state.embeddings.reset();
   impl_->http.reset();
 }
 
+bool LlmServer::wait_ready() {
+  std::unique_lock lock(impl_->mutex);
+  while (!impl_->loaded.wait_for(lock, kLoadPoll, [&] { return impl_->done; })) {
+    if (!impl_->http->wait_for(0) && !Cancellation::current().requested()) continue;
+    lock.unlock();
+    impl_->http->stop();
+    impl_->abandon();
+    Cancellation::check("serve");
+    return false;
+  }
+  if (impl_->failure) std::rethrow_exception(impl_->failure);
+  return true;
+}
+
+const std::string& LlmServer::model_id() const { return impl_->state.model.id; }
 uint16_t LlmServer::port() const { return impl_->http->port(); }
 void LlmServer::stop() { impl_->http->stop(); }
 void LlmServer::wait() { impl_->http->wait(); }

@@ -267,7 +267,8 @@ class Compiler {
       const bool lone = std::all_of(rest.entries().begin(), rest.entries().end(),
                                     [](const auto& e) { return kAnnotations.contains(e.first.as_string()); });
       if (ref && !all && lone) {
-        links_[static_cast<size_t>(w.node)].push_back(referred(*ref, w.path));
+        const int32_t to = referred(*ref, w.path);  // which may move links_
+        links_[static_cast<size_t>(w.node)].push_back(to);
         return false;
       }
       Merger merger(w.path);
@@ -330,8 +331,8 @@ class Compiler {
         const std::string path = str(w.path, "/", key, "/", i++);
         const bool plain = std::all_of(base.entries().begin(), base.entries().end(),
                                        [](const auto& e) { return kAnnotations.contains(e.first.as_string()); });
-        links_[static_cast<size_t>(w.node)].push_back(
-            node(plain ? option : merger.merge(base, expanded(option, path)), path));
+        const int32_t to = node(plain ? option : merger.merge(base, expanded(option, path)), path);  // may move links_
+        links_[static_cast<size_t>(w.node)].push_back(to);
       }
       return;
     }

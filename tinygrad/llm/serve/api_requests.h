@@ -25,6 +25,8 @@ inline constexpr size_t kApiStopBytes = 256;
 inline constexpr size_t kApiBiases = 1024;
 inline constexpr size_t kApiInputs = 2048;  ///< texts of one embedding request
 inline constexpr int64_t kApiTopLogprobs = 20;
+inline constexpr int64_t kApiLogprobEntries = 1 << 18;  ///< logprobs of an answer that is no stream
+inline constexpr size_t kApiTokens = 1 << 17;           ///< in an answer of /tokenize
 
 /// Parses a body: ApiError (400) for what is no JSON object within the limits.
 Value parse_api_body(std::string_view body);

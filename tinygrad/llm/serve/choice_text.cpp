@@ -25,6 +25,12 @@ Value token_entry(const Tokenizer& tokenizer, int32_t token, double logprob) {
       {{"token", shown(tokenizer, token)}, {"logprob", finite(logprob)}, {"bytes", bytes_of(tokenizer, token)}});
 }
 
+/// Appends an item of a JSON list.
+void append_item(std::string& list, const Value& item) {
+  if (!list.empty()) list += ',';
+  list += item.json(compact_json());
+}
+
 /// Special tokens carry the marks of calls and reasoning in many models.
 bool has_marks(const std::optional<ReplyForm>& form) {
   return form && (form->tools != ToolCallForm::none || !form->reasoning_open.empty());
@@ -62,35 +68,33 @@ ReplyDelta ChoiceText::finish() {
   return delta;
 }
 
-Value chat_logprobs(const Tokenizer& tokenizer, const std::vector<TokenRecord>& records) {
-  std::vector<Value> content;
+std::string chat_logprobs(const Tokenizer& tokenizer, const std::vector<TokenRecord>& records) {
+  std::string content;
   for (const TokenRecord& r : records) {
     std::vector<Value> top;
     for (const TokenProbability& t : r.top) top.push_back(token_entry(tokenizer, t.token, t.logprob));
-    content.push_back(Value::dict({{"token", shown(tokenizer, r.token)},
-                                   {"logprob", finite(r.logprob)},
-                                   {"bytes", bytes_of(tokenizer, r.token)},
-                                   {"top_logprobs", Value::list(std::move(top))}}));
+    append_item(content, Value::dict({{"token", shown(tokenizer, r.token)},
+                                      {"logprob", finite(r.logprob)},
+                                      {"bytes", bytes_of(tokenizer, r.token)},
+                                      {"top_logprobs", Value::list(std::move(top))}}));
   }
-  return Value::dict({{"content", Value::list(std::move(content))}, {"refusal", Value()}});
+  return str(R"({"content":[)", content, R"(],"refusal":null})");
 }
 
-Value completion_logprobs(const Tokenizer& tokenizer, const std::vector<TokenRecord>& records, int64_t& offset) {
-  std::vector<Value> tokens, logprobs, tops, offsets;
+std::string completion_logprobs(const Tokenizer& tokenizer, const std::vector<TokenRecord>& records, int64_t& offset) {
+  std::string tokens, logprobs, tops, offsets;
   for (const TokenRecord& r : records) {
     const std::string text = shown(tokenizer, r.token);
     std::vector<Value::Entry> top;
     for (const TokenProbability& t : r.top) top.emplace_back(shown(tokenizer, t.token), finite(t.logprob));
-    tokens.emplace_back(text);
-    logprobs.push_back(finite(r.logprob));
-    tops.push_back(Value::dict(std::move(top)));
-    offsets.emplace_back(offset);
+    append_item(tokens, text);
+    append_item(logprobs, finite(r.logprob));
+    append_item(tops, Value::dict(std::move(top)));
+    append_item(offsets, offset);
     offset += static_cast<int64_t>(text.size());
   }
-  return Value::dict({{"tokens", Value::list(std::move(tokens))},
-                      {"token_logprobs", Value::list(std::move(logprobs))},
-                      {"top_logprobs", Value::list(std::move(tops))},
-                      {"text_offset", Value::list(std::move(offsets))}});
+  return str(R"({"tokens":[)", tokens, R"(],"token_logprobs":[)", logprobs, R"(],"top_logprobs":[)", tops,
+             R"(],"text_offset":[)", offsets, "]}");
 }
 
 Value tool_call_value(const ToolCall& call, std::optional<int64_t> index) {

@@ -40,11 +40,12 @@ class ChoiceText {
   std::vector<TokenRecord> records_;
 };
 
-/// Returns the `logprobs` of a chat's choice: {"content": [{"token", "bytes", "logprob", "top_logprobs"}]}.
-Value chat_logprobs(const Tokenizer& tokenizer, const std::vector<TokenRecord>& records);
-/// Returns the `logprobs` of a completion's choice: parallel lists; `offset` is where the text of the first token
+/// Returns the `logprobs` of a chat's choice as JSON: {"content": [{"token", "bytes", "logprob", "top_logprobs"}]}. Text
+/// at once, since as a Value they take twenty times the memory.
+std::string chat_logprobs(const Tokenizer& tokenizer, const std::vector<TokenRecord>& records);
+/// Returns the `logprobs` of a completion's choice as JSON: parallel lists; `offset` is where the text of the first token
 /// begins and moves on.
-Value completion_logprobs(const Tokenizer& tokenizer, const std::vector<TokenRecord>& records, int64_t& offset);
+std::string completion_logprobs(const Tokenizer& tokenizer, const std::vector<TokenRecord>& records, int64_t& offset);
 /// Returns the entry of `tool_calls` in a message; with `index` in a delta.
 Value tool_call_value(const ToolCall& call, std::optional<int64_t> index = {});
 

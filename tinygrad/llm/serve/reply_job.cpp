@@ -9,12 +9,18 @@
 namespace tg::llm {
 namespace {
 
-constexpr int kStopping = 503;
+// Statuses of replies that do not end.
+constexpr int kRefused = 400, kFailed = 500, kStopping = 503;
 
-Value extended(const Value& object, std::vector<Value::Entry> more) {
-  std::vector<Value::Entry> entries(object.entries().begin(), object.entries().end());
-  for (Value::Entry& e : more) entries.push_back(std::move(e));
-  return Value::dict(std::move(entries));
+/// Returns an object as JSON with one more member, whose value is JSON.
+std::string with_member(const Value& object, std::string_view name, std::string_view json) {
+  std::string text = object.json(compact_json());
+  text.pop_back();
+  return str(text, object.size() > 0 ? ",\"" : "\"", name, "\":", json, "}");
+}
+std::string with_member(const std::string& object, std::string_view name, const Value& value) {
+  return str(std::string_view(object).substr(0, object.size() - 1), ",\"", name, "\":", value.json(compact_json()),
+             "}");
 }
 
 int64_t now_seconds() {
@@ -136,11 +142,12 @@ void ReplyJob::fail(const ReplyEnd& end) {
   failed_ = true;
   for (const auto& t : tickets_) t->cancel();
   if (reply_->closed()) return reply_.reset();
-  const bool stopped = end.error.empty();
-  const std::string error = stopped ? api_error_json(kStopping, "the server is stopping")
-                                    : api_error_json(500, str("the model failed: ", end.error));
+  const int status = end.error.empty() ? kStopping : end.refused ? kRefused : kFailed;
+  const std::string error = status == kStopping  ? api_error_json(status, "the server is stopping")
+                            : status == kRefused ? api_error_json(status, str("the reply cannot go on: ", end.error))
+                                                 : api_error_json(status, str("the model failed: ", end.error));
   if (!plan_.options.stream) {
-    reply_->send({stopped ? kStopping : 500, error});
+    reply_->send({status, error});
   } else {
     reply_->write(str("data: ", error, "\n\n"));
     reply_->finish();
@@ -150,16 +157,17 @@ void ReplyJob::fail(const ReplyEnd& end) {
 void ReplyJob::complete() {
   if (plan_.options.stream) {
     if (plan_.options.include_usage)
-      send_event(extended(head(plan_.chat ? "chat.completion.chunk" : "text_completion"),
-                          {{"choices", Value::list({})}, {"usage", usage()}}));
+      send_event(
+          with_member(with_member(head(plan_.chat ? "chat.completion.chunk" : "text_completion"), "choices", "[]"),
+                      "usage", usage()));
     reply_->write("data: [DONE]\n\n");
     return reply_->finish();
   }
-  std::vector<Value> all;
-  for (size_t i = 0; i < choices_.size(); i++) all.push_back(whole_choice(i));
-  const Value answer = extended(head(plan_.chat ? "chat.completion" : "text_completion"),
-                                {{"choices", Value::list(std::move(all))}, {"usage", usage()}, {"timings", timings()}});
-  reply_->send({200, answer.json(compact_json())});
+  std::string all;
+  for (size_t i = 0; i < choices_.size(); i++) all += (i ? "," : "[") + whole_choice(i);
+  const std::string answer =
+      with_member(head(plan_.chat ? "chat.completion" : "text_completion"), "choices", all + "]");
+  reply_->send({200, with_member(with_member(answer, "usage", usage()), "timings", timings())});
 }
 
 // ---- the texts ----
@@ -198,17 +206,20 @@ Value ReplyJob::timings() const {
                       {"predicted_ms", e.decode_seconds * 1e3}});
 }
 
-Value ReplyJob::whole_choice(size_t i) {
+std::string ReplyJob::logprobs(Choice& c, const std::vector<TokenRecord>& records) const {
+  if (plan_.options.logprobs < 0) return "null";
+  return plan_.chat ? chat_logprobs(tokenizer_, records) : completion_logprobs(tokenizer_, records, c.text_offset);
+}
+
+std::string ReplyJob::whole_choice(size_t i) {
   Choice& c = choices_[i];
   const auto index = static_cast<int64_t>(i);
-  const bool record = plan_.options.logprobs >= 0;
   if (!plan_.chat) {
     const std::string echo =
         plan_.echo.empty() ? std::string() : plan_.echo[i / static_cast<size_t>(plan_.options.choices)];
-    return Value::dict({{"text", echo + c.content},
-                        {"index", index},
-                        {"logprobs", record ? completion_logprobs(tokenizer_, c.records, c.text_offset) : Value()},
-                        {"finish_reason", finish_reason(c)}});
+    const Value choice =
+        Value::dict({{"text", echo + c.content}, {"index", index}, {"finish_reason", finish_reason(c)}});
+    return with_member(choice, "logprobs", logprobs(c, c.records));
   }
   std::vector<Value::Entry> message{{"role", "assistant"}};
   message.emplace_back("content", c.content.empty() && !c.calls.empty() ? Value() : Value(c.content));
@@ -218,23 +229,20 @@ Value ReplyJob::whole_choice(size_t i) {
     for (const ToolCall& call : c.calls) calls.push_back(tool_call_value(call));
     message.emplace_back("tool_calls", Value::list(std::move(calls)));
   }
-  return Value::dict({{"index", index},
-                      {"message", Value::dict(std::move(message))},
-                      {"logprobs", record ? chat_logprobs(tokenizer_, c.records) : Value()},
-                      {"finish_reason", finish_reason(c)}});
+  const Value choice = Value::dict(
+      {{"index", index}, {"message", Value::dict(std::move(message))}, {"finish_reason", finish_reason(c)}});
+  return with_member(choice, "logprobs", logprobs(c, c.records));
 }
 
-Value ReplyJob::delta_choice(size_t i, const ReplyDelta& delta, std::optional<std::string> finish) {
+std::string ReplyJob::delta_choice(size_t i, const ReplyDelta& delta, std::optional<std::string> finish) {
   Choice& c = choices_[i];
   const auto index = static_cast<int64_t>(i);
   const Value reason = finish ? Value(*finish) : Value();
   const std::vector<TokenRecord> records = c.text.take_records();
+  const std::string probabilities = records.empty() ? "null" : logprobs(c, records);
   if (!plan_.chat)
-    return Value::dict(
-        {{"text", delta.content},
-         {"index", index},
-         {"logprobs", records.empty() ? Value() : completion_logprobs(tokenizer_, records, c.text_offset)},
-         {"finish_reason", reason}});
+    return with_member(Value::dict({{"text", delta.content}, {"index", index}, {"finish_reason", reason}}), "logprobs",
+                       probabilities);
   std::vector<Value::Entry> entries;
   const bool first = !finish && delta.empty() && records.empty();
   if (first) entries.emplace_back("role", "assistant");
@@ -247,18 +255,17 @@ Value ReplyJob::delta_choice(size_t i, const ReplyDelta& delta, std::optional<st
       calls.push_back(tool_call_value(delta.tool_calls[k], static_cast<int64_t>(before + k)));
     entries.emplace_back("tool_calls", Value::list(std::move(calls)));
   }
-  return Value::dict({{"index", index},
-                      {"delta", Value::dict(std::move(entries))},
-                      {"logprobs", records.empty() ? Value() : chat_logprobs(tokenizer_, records)},
-                      {"finish_reason", reason}});
+  const Value choice =
+      Value::dict({{"index", index}, {"delta", Value::dict(std::move(entries))}, {"finish_reason", reason}});
+  return with_member(choice, "logprobs", probabilities);
 }
 
-void ReplyJob::send_event(const Value& event) { reply_->write(str("data: ", event.json(compact_json()), "\n\n")); }
+void ReplyJob::send_event(const std::string& json) { reply_->write(str("data: ", json, "\n\n")); }
 
 void ReplyJob::send_delta(size_t i, const ReplyDelta& delta, std::optional<std::string> finish) {
-  std::vector<Value::Entry> more{{"choices", Value::list({delta_choice(i, delta, std::move(finish))})}};
-  if (plan_.options.include_usage) more.emplace_back("usage", Value());
-  send_event(extended(head(plan_.chat ? "chat.completion.chunk" : "text_completion"), std::move(more)));
+  const std::string event = with_member(head(plan_.chat ? "chat.completion.chunk" : "text_completion"), "choices",
+                                        str("[", delta_choice(i, delta, std::move(finish)), "]"));
+  send_event(plan_.options.include_usage ? with_member(event, "usage", Value()) : event);
 }
 
 }  // namespace tg::llm

@@ -59,9 +59,10 @@ class ReplyJob : public std::enable_shared_from_this<ReplyJob> {
   Value usage() const;
   Value timings() const;
   Value head(std::string_view object) const;
-  Value whole_choice(size_t i);
-  Value delta_choice(size_t i, const ReplyDelta& delta, std::optional<std::string> finish);
-  void send_event(const Value& event);
+  std::string whole_choice(size_t i);
+  std::string delta_choice(size_t i, const ReplyDelta& delta, std::optional<std::string> finish);
+  std::string logprobs(Choice& choice, const std::vector<TokenRecord>& records) const;
+  void send_event(const std::string& json);
   void send_delta(size_t i, const ReplyDelta& delta, std::optional<std::string> finish = {});
 
   Tokenizer tokenizer_;

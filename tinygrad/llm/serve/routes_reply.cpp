@@ -1,4 +1,5 @@
 /// \file Routes that generate: /v1/chat/completions and /v1/completions.
+#include <algorithm>
 #include <random>
 
 #include "tinygrad/llm/serve/api_error.h"
@@ -25,6 +26,22 @@ void check_fits(const ServerState& s, const std::vector<int32_t>& prompt) {
         str("the prompt has ", prompt.size(), " tokens; this model's context is ", context, " tokens, with the reply"),
         "messages", "context_length_exceeded");
   if (prompt.empty()) throw ApiError(400, "the prompt is empty");
+}
+
+/// Bounds the log-probabilities that are collected for one answer; a stream sends them as they come.
+void check_logprobs(const ServerState& s, const ReplyPlan& plan) {
+  const ApiReplyOptions& o = plan.options;
+  if (o.logprobs < 0 || o.stream) return;
+  int64_t tokens = 0;
+  for (const std::vector<int32_t>& prompt : plan.prompts) {
+    const int64_t room = s.model.model->max_context() - static_cast<int64_t>(prompt.size());
+    tokens += o.choices * (o.max_tokens < 0 ? room : std::min(o.max_tokens, room));
+  }
+  if (tokens > kApiLogprobEntries / (o.logprobs + 1))
+    throw ApiError(400,
+                   str("logprobs of up to ", tokens, " tokens with ", o.logprobs, " others each, at most ",
+                       kApiLogprobEntries, " together: set max_tokens, or stream"),
+                   "logprobs");
 }
 
 /// Returns a text for models whose template knows no tools, in the form that most models were trained on.
@@ -118,6 +135,7 @@ void serve_chat(ServerState& s, const io::HttpRequest& http, const ReplyPtr& rep
   plan.is_call = request.tool_choice == ToolChoice::kRequired;
   if (!plan.constraint) plan.form = std::move(prompt.form);
   plan.stop_tokens = end_tokens(s);
+  check_logprobs(s, plan);
   ReplyJob::start(*s.engine, s.tokenizer(), std::move(plan), reply);
 }
 
@@ -138,6 +156,7 @@ void serve_completions(ServerState& s, const io::HttpRequest& http, const ReplyP
     plan.echo.push_back(text ? *text : s.tokenizer().decode(plan.prompts.back()));
   }
   plan.stop_tokens = end_tokens(s);
+  check_logprobs(s, plan);
   ReplyJob::start(*s.engine, s.tokenizer(), std::move(plan), reply);
 }
 

@@ -1,6 +1,7 @@
-/// \file Routes that do not generate: embeddings, models, tokens, health, the chat page.
-#include <cstring>
+/// \file Routes about the model and its tokens, health, the chat page.
+#include <charconv>
 
+#include "tinygrad/base/text.h"
 #include "tinygrad/llm/serve/api_error.h"
 #include "tinygrad/llm/serve/api_fields.h"
 #include "tinygrad/llm/serve/server_state.h"
@@ -18,71 +19,26 @@ Value model_entry(const ServerState& s) {
   return Value::dict(std::move(entries));
 }
 
-std::string base64(std::span<const float> values) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::vector<unsigned char> bytes(values.size_bytes());
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t n = std::min<size_t>(3, bytes.size() - i);
-    uint32_t group = 0;
-    for (size_t k = 0; k < 3; k++) group = group << 8 | (k < n ? bytes[i + k] : 0u);
-    for (size_t k = 0; k < 4; k++) text += k <= n ? kDigits[group >> (18 - 6 * k) & 63] : '=';
+/// Returns a segment of a path with %XX read as bytes; what is no such escape stays, all of it where it is no UTF-8.
+std::string percent_decoded(std::string_view segment) {
+  std::string out;
+  for (size_t i = 0; i < segment.size(); i++) {
+    unsigned byte = 0;
+    const char* end = segment.data() + i + 3;
+    const bool escape = segment[i] == '%' && i + 2 < segment.size() &&
+                        std::from_chars(segment.data() + i + 1, end, byte, 16).ptr == end;
+    out += escape ? static_cast<char>(byte) : segment[i];
+    if (escape) i += 2;
   }
-  return text;
-}
-
-Value embedding_value(std::span<const float> vector, bool as_base64) {
-  if (as_base64) return base64(vector);
-  std::vector<Value> values;
-  values.reserve(vector.size());
-  for (const float v : vector) values.emplace_back(static_cast<double>(v));
-  return Value::list(std::move(values));
+  return is_utf8(out) ? out : std::string(segment);
 }
 
 }  // namespace
 
-void serve_embeddings(ServerState& s, const io::HttpRequest& http, const ReplyPtr& reply) {
-  if (!s.model.embed) throw ApiError(400, "this model makes no embeddings", "model");
-  const EmbeddingRequest request = read_embedding_request(parse_api_body(http.body), s.vocabulary());
-  s.check_model(request.model);
-  std::vector<std::string> texts;
-  int64_t tokens = 0;
-  for (const TextOrTokens& input : request.inputs) {
-    const std::string* text = std::get_if<std::string>(&input);
-    texts.push_back(text ? *text : s.tokenizer().decode(std::get<std::vector<int32_t>>(input)));
-    if (texts.back().empty()) throw ApiError(400, "an input is empty", "input");
-    const auto n = static_cast<int64_t>(s.tokenizer().encode(texts.back()).size());
-    if (n > s.model.embedding_context)
-      throw ApiError(400, str("an input has ", n, " tokens, at most ", s.model.embedding_context), "input",
-                     "context_length_exceeded");
-    tokens += n;
-  }
-  std::vector<std::vector<float>> vectors;
-  {
-    const std::lock_guard lock(s.embedding_mutex);
-    if (reply->closed()) return;
-    vectors = s.model.embed(texts);
-  }
-  std::vector<Value> data;
-  for (size_t i = 0; i < vectors.size(); i++) {
-    const auto size = static_cast<int64_t>(vectors[i].size());
-    if (request.dimensions && request.dimensions != size)
-      throw ApiError(400, str("this model's embeddings have ", size, " dimensions"), "dimensions");
-    data.push_back(Value::dict({{"object", "embedding"},
-                                {"index", static_cast<int64_t>(i)},
-                                {"embedding", embedding_value(vectors[i], request.base64)}}));
-  }
-  answer(reply, Value::dict({{"object", "list"},
-                             {"data", Value::list(std::move(data))},
-                             {"model", s.model.id},
-                             {"usage", Value::dict({{"prompt_tokens", tokens}, {"total_tokens", tokens}})}}));
-}
-
 void serve_models(ServerState& s, const io::HttpRequest& http, const ReplyPtr& reply) {
   if (http.path == kModels)
     return answer(reply, Value::dict({{"object", "list"}, {"data", Value::list({model_entry(s)})}}));
-  s.check_model(http.path.substr(kModels.size() + 1));
+  s.check_model(percent_decoded(std::string_view(http.path).substr(kModels.size() + 1)));
   answer(reply, model_entry(s));
 }
 
@@ -95,8 +51,11 @@ void serve_tokenize(ServerState& s, const io::HttpRequest& http, const ReplyPtr&
   options.add_special = fields.flag("add_special", fields.flag("add_special_tokens", false));
   options.parse_special = fields.flag("parse_special", false);
   const bool pieces = fields.flag("with_pieces", false);
+  const std::vector<int32_t> found = s.tokenizer().encode(text, options);
+  if (found.size() > kApiTokens)
+    throw ApiError(400, str("the text has ", found.size(), " tokens, at most ", kApiTokens), name);
   std::vector<Value> tokens;
-  for (const int32_t t : s.tokenizer().encode(text, options)) {
+  for (const int32_t t : found) {
     if (pieces) tokens.push_back(Value::dict({{"id", t}, {"piece", std::string(s.tokenizer().token_text(t))}}));
     else tokens.emplace_back(t);
   }

@@ -14,6 +14,7 @@
 #include "tinygrad/llm/engine.h"
 #include "tinygrad/llm/json_constraint.h"
 #include "tinygrad/llm/serve/api_requests.h"
+#include "tinygrad/llm/serve/embedding_queue.h"
 #include "tinygrad/llm/server.h"
 
 namespace tg::llm {
@@ -41,7 +42,8 @@ struct ServerState {
   RequestCounts counts;
   std::once_flag token_bytes_made;
   std::unique_ptr<TokenBytes> token_bytes;
-  std::mutex embedding_mutex;                        ///< one at a time
+  std::unique_ptr<EmbeddingQueue> embeddings;        ///< of a model that makes them itself
+  std::atomic<bool> ready{false};                    ///< the members above are there; false while they are made
   std::atomic<const io::HttpServer*> http{nullptr};  ///< once it runs
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 
@@ -56,6 +58,9 @@ struct ServerState {
 };
 
 using ReplyPtr = std::shared_ptr<io::HttpReply>;
+
+/// Turns the exception that is being handled into an answer.
+void refuse_request(const ReplyPtr& reply);
 
 // The routes. Each answers, or throws what `refuse_request` turns into an answer.
 void serve_chat(ServerState& s, const io::HttpRequest& request, const ReplyPtr& reply);
