@@ -25,7 +25,7 @@ class FileServer {
   };
   struct Answer {
     int status = 200;
-    std::string body;
+    std::string body = {};
     std::string headers = {};     ///< further lines, each with its end
     size_t break_off = SIZE_MAX;  ///< bytes of the body after which the connection ends
     bool says_length = true;

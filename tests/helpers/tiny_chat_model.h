@@ -1,6 +1,7 @@
 /// \file A decoder of random weights in a GGUF file that can chat: tokens are bytes, conversations are ChatML. Small
 /// enough that tests run the whole program on it.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -41,7 +42,9 @@ inline std::string tiny_chat_model(int64_t context = 512) {
   g.integer("tokenizer.ggml.eos_token_id", kFakeEnd).flag("tokenizer.ggml.add_bos_token", false);
   g.string("tokenizer.chat_template", kChatMl);
   add("token_embd.weight", {kFakeVocabulary, kDim}, 1);
-  add("output.weight", {kFakeVocabulary, kDim}, 1);
+  std::vector<float> output = some_weights(kFakeVocabulary * kDim, 1, state);
+  std::fill_n(output.begin() + kFakeEnd * kDim, kDim, 0.f);  // never the best: replies do not end by themselves
+  g.tensor("output.weight", {kFakeVocabulary, kDim}, output);
   g.tensor("output_norm.weight", {kDim}, std::vector<float>(kDim, 1));
   for (const char* norm : {"blk.0.attn_norm.weight", "blk.0.ffn_norm.weight"})
     g.tensor(norm, {kDim}, std::vector<float>(kDim, 1));
