@@ -65,6 +65,7 @@ TEST(LlmProgram, PromptsSystemMessagesAndRawTexts) {
   EXPECT_EQ(plain, expected(m, "Hi", false, 12));
   EXPECT_EQ(with_system, expected(m, "Hi", false, 12, "Be brief."));
   EXPECT_EQ(raw, expected(m, "Hi", true, 12));
+  EXPECT_EQ(run({"--prompt", ""}), expected(m, "", false, 12)) << "an empty prompt is one";
   EXPECT_NE(plain, with_system);
   EXPECT_NE(plain, raw);
 }

@@ -62,8 +62,14 @@ std::vector<std::string> curl_command(const std::string& url, const fs::path& to
   return c;
 }
 
+/// Returns the last line of what a program said: why it failed.
+std::string last_line(std::string text) {
+  text.erase(text.find_last_not_of('\n') + 1);
+  return text.substr(text.rfind('\n') + 1);
+}
+
 std::vector<std::string> wget_command(const fs::path& to, bool resume) {
-  std::vector<std::string> c{"wget", "-q",       "--timeout=15", "--tries=3", str("--max-redirect=", kMaxRedirects),
+  std::vector<std::string> c{"wget", "-nv",      "--timeout=15", "--tries=3", str("--max-redirect=", kMaxRedirects),
                              "-O",   to.string()};
   if (resume) c.emplace_back("-c");
   return c;
@@ -91,8 +97,7 @@ std::string transfer(const std::string& url, const fs::path& to, uint64_t max_by
   if (r.ok() && fs::file_size(to, failed) > max_bytes && !failed)
     return str("got ", fs::file_size(to, failed), " bytes, expected at most ", max_bytes);
   if (r.ok()) return "";
-  return str(curl ? "curl" : "wget", " ended with ", r.exit_code,
-             r.err.empty() ? "" : ": " + r.err.substr(0, r.err.find('\n')));
+  return str(curl ? "curl" : "wget", " ended with ", r.exit_code, r.err.empty() ? "" : ": " + last_line(r.err));
 }
 
 void extract_tar(const std::vector<uint8_t>& archive, const fs::path& to, const std::string& name) {
