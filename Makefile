@@ -6,13 +6,14 @@ TIDY = clang-tidy-19
 SOURCES = git ls-files -z -- '*.cpp' '*.h' | xargs -0 -r
 
 .PHONY: help demo deps release dev test python test-python asan ubsan tsan format check complexity bench compare env-docs
-.PHONY: clean
+.PHONY: fuzz clean
 
 help:
 	@echo "make demo    install what is missing, build, train a convnet on MNIST"
 	@echo "make test    install what is missing, build, run all tests"
 	@echo "make python  build the Python module tinygrad_cpp into .venv;   make test-python   and run its tests (numpy, pytest, hypothesis from PyPI)"
 	@echo "make release|dev|asan|ubsan|tsan   build one preset into build/<preset>; the sanitizers also test"
+	@echo "make fuzz    build the fuzz targets with clang and sanitizers, run each for FUZZ_SECONDS (30)"
 	@echo "make compare build release and compare it with other libraries (from PyPI)"
 	@echo "make bench   build release and run the benchmarks;   make format   format the sources"
 	@echo "make check   layers, sources, coverage, format, cognitive complexity of every function (minutes the first time)"
@@ -59,6 +60,14 @@ asan ubsan tsan: deps
 	cmake --preset $@
 	cmake --build --preset $@ --parallel $(JOBS)
 	ctest --preset $@ --parallel $(JOBS)
+
+FUZZ_SECONDS ?= 30
+fuzz:
+	@scripts/install-deps.sh --fuzz
+	cmake --preset asan -B build/fuzz -DCMAKE_CXX_COMPILER="$$(scripts/fuzz-compiler.sh || echo clang-with-libFuzzer-not-found)" \
+	  -DTG_SANITIZE=address,undefined -DTG_FUZZ=ON -DTG_APPS=OFF -DTG_EXAMPLES=OFF -DTG_BENCHMARKS=OFF -DTG_LLVM=OFF
+	cmake --build build/fuzz --parallel $(JOBS) --target fuzz
+	tests/fuzz/run.py build/fuzz/bin/fuzz $(FUZZ_SECONDS)
 
 bench: release
 	build/release/bin/tg bench

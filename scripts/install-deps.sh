@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the build needs from Debian's or Ubuntu's own packages. Does nothing when all of it is there.
+# With --fuzz also clang's sanitizers and libFuzzer, for make fuzz and CI.
 set -euo pipefail
 
 command -v dpkg-query >/dev/null || {
@@ -17,8 +18,10 @@ done
 # LLVM: 19 where it is offered, else the newest that is at least 17. The compiler of DEV=CPU:CLANG has the same number.
 llvm=""
 for v in 19 22 21 20 18 17; do installed "llvm-$v-dev" && { llvm=$v; break; }; done
+fuzz=${1:-}
+runtime() { [ "$fuzz" != --fuzz ] || installed "libclang-rt-$llvm-dev"; }
 format=yes; { installed clang-format-19 && installed clang-tidy-19; } || format=no
-if [ ${#missing[@]} = 0 ] && [ -n "$llvm" ] && installed "clang-$llvm" && { [ $format = yes ] || [ "$llvm" != 19 ]; }; then exit 0; fi
+if [ ${#missing[@]} = 0 ] && [ -n "$llvm" ] && installed "clang-$llvm" && runtime && { [ $format = yes ] || [ "$llvm" != 19 ]; }; then exit 0; fi
 
 sudo=""
 if [ "$(id -u)" != 0 ]; then
@@ -34,6 +37,7 @@ if [ -z "$llvm" ]; then
   missing+=("llvm-$llvm-dev")
 fi
 installed "clang-$llvm" || missing+=("clang-$llvm")
+runtime || { offered "libclang-rt-$llvm-dev" && missing+=("libclang-rt-$llvm-dev"); } || true
 for p in clang-format-19 clang-tidy-19; do installed "$p" || { offered "$p" && missing+=("$p"); } || true; done
 [ ${#missing[@]} = 0 ] && exit 0
 echo "install-deps: installing ${missing[*]}"

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 
 #include "apps/tg/bench_probe.h"
@@ -26,8 +27,9 @@ namespace tg::app {
 namespace {
 
 struct Options {
-  std::string model = "smollm2:135m", device, prompt, system, cache = "float16";
+  std::string model = "smollm2:135m", device, system, cache = "float16";
   std::vector<std::string> stop;
+  std::optional<std::string> prompt;
   int64_t context = 0, max_tokens = -1, seed = -1, prompt_tokens = 512, reply_tokens = 128, threads = 0, batch = 0;
   llm::SamplingOptions sampling;
   bool list = false, raw = false, benchmark = false, json = false;
@@ -281,7 +283,7 @@ int run(const Options& o) {
   if (o.benchmark) return benchmark(o);
   llm::ChatSession chat = open(o);
   if (!o.system.empty()) chat.set_system(o.system);
-  if (!o.prompt.empty()) return answer(o, chat, o.prompt, o.raw || !chat.can_chat());
+  if (o.prompt) return answer(o, chat, *o.prompt, o.raw || !chat.can_chat());
   TG_CHECK(ValueError, chat.can_chat(), "[llm] ", o.model, " has no chat template: use --prompt to continue a text");
   return talk(o, chat);
 }

@@ -59,6 +59,47 @@ def test_generate_is_greedy_and_reuses_what_it_knows():
   assert len(list(model.generate([1] * 10))) == 2
 
 
+SSM = SSMConfig(2, 4, 2, 4, 16)
+
+
+@pytest.mark.parametrize("changes", [{}, {"kv_lora_rank": 8, "head_dim": 6, "rope_dim": 2},
+                                     {"ssm": SSM, "ssm_layers": (True, False)}])
+def test_parts_of_a_prompt_have_any_length(changes):
+  """Parts of variable length, the last one shorter, a prompt that goes on, and the whole at once say the same."""
+  Tensor.manual_seed(5)
+  model = Transformer(config(max_context=40, **changes))
+  for block in model.blk:
+    for t in tinygrad_cpp.nn.state.get_parameters(block):
+      if not t.numpy().any(): t.replace((Tensor.rand(*t.shape) - 0.5).cast(t.dtype))
+  prompt = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
+  def first(tokens, n=4, **options): return [t for t, _ in zip(model.generate(list(tokens), **options), range(n))]
+  whole = model.logits(Tensor([prompt]), 0).numpy().argmax()
+  model._cached_tokens = []
+  expected = first(prompt)
+  assert expected[0] == whole
+  for chunk in (1, 3, 4, 11):
+    model._cached_tokens = []
+    assert first(prompt, chunk_size=chunk) == expected, chunk
+  assert first(prompt + expected[:3])[0] == expected[3]
+
+
+def test_warmup_captures_the_steps_of_prompts_and_tokens():
+  model = Transformer(config())
+  model.warmup()
+  assert sorted(model._steps) == [1, 32]
+  for length in (2, 5, 9):
+    assert isinstance(next(model.generate(list(range(length)))), int)
+  assert sorted(model._steps) == [1, 32] and all(step.captured is not None for step in model._steps.values())
+
+
+def test_recurrent_blocks_go_on_or_start_anew():
+  model = Transformer(config(ssm=SSM, ssm_layers=(True, False)))
+  assert model.has_recurrent_block
+  model._cached_tokens = [1, 2, 3]
+  assert model.get_start_pos([1, 2, 3, 4]) == 3
+  assert model.get_start_pos([1, 2, 4, 5]) == model.get_start_pos([1, 2, 3]) == 0
+
+
 def test_recurrent_state_starts_anew_at_position_0():
   block = GatedDeltaNetBlock(config(), SSMConfig(2, 4, 2, 4, 16))
   for t in (block.ssm_conv1d["weight"], block.ssm_a): t.assign(Tensor.rand(*t.shape) - 0.5)

@@ -235,6 +235,79 @@ put("gguf", "bad_offset_misaligned", gguf([], [("w", (1,), 0, 4)], bytes(64)))
 put("gguf", "bad_overlap", gguf([], [("a", (16,), 0, 0), ("b", (1,), 0, 32)], bytes(64)))
 put("gguf", "bad_same_bytes", gguf([], [("a", (4,), 0, 0), ("b", (4,), 0, 0)], bytes(64)))
 
+
+# ---- hyperparameters of decoders ----
+def decoder(arch, tensors, layers=1, **keys):
+  """A file with zeros for weights; shapes have the fastest axis first. None drops a key."""
+  numbers = {"context_length": 64, "embedding_length": 16, "block_count": layers, "feed_forward_length": 24,
+             "attention.head_count": 4, "attention.head_count_kv": 2}
+  numbers |= {k.replace("__", "."): v for k, v in keys.items()}
+  pairs, rows, at = [("general.architecture", 8, text(arch))], [], 0
+  for key, v in numbers.items():
+    key = f"{arch}.{key}"
+    if isinstance(v, int): pairs.append((key, 11, struct.pack("<q", v)))
+    elif isinstance(v, float): pairs.append((key, 6, struct.pack("<f", v)))
+    elif isinstance(v, list): pairs.append((key, 9, array(11, len(v), b"".join(struct.pack("<q", i) for i in v))))
+    elif isinstance(v, str): pairs.append((key, 8, text(v)))
+  for name, shape in [("token_embd.weight", (16, 3)), *tensors]:
+    rows.append((name, shape, 0, at))
+    at += -(-4 * shape[0] * shape[1] // 32) * 32
+  return gguf(pairs, rows, bytes(at))
+
+
+def attention(layers=1, head=4):
+  shapes = {"attn_q": (16, 4 * head), "attn_k": (16, 2 * head), "attn_v": (16, 2 * head), "attn_output": (4 * head, 16)}
+  return {f"blk.{i}.{name}.weight": shape for i in range(layers) for name, shape in shapes.items()}
+
+
+LATENT = {"blk.0.attn_kv_a_mqa.weight": (16, 10), "blk.0.attn_output.weight": (16, 16)}
+RECURRENT = {"blk.0.ssm_out.weight": (16, 16), "blk.0.ssm_conv1d.weight": (3, 32)}
+SSM = {"ssm__conv_kernel": 3, "ssm__state_size": 4, "ssm__group_count": 2, "ssm__time_step_rank": 4,
+       "ssm__inner_size": 16}
+for name, keys in {
+  "good_plain": {},
+  "good_yarn": {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0, "rope__freq_base": 1e6,
+                "rope__scaling__original_context_length": 32},
+  "good_experts": {"expert_count": 8, "expert_used_count": 2, "expert_group_count": 4, "expert_group_used_count": 2,
+                   "expert_gating_func": 2, "leading_dense_block_count": 0},
+  "good_windows": {"attention__sliding_window": 5, "attention__sliding_window_pattern": 2},
+  "bad_no_heads": {"attention__head_count": 0},
+  "bad_heads": {"attention__head_count_kv": 3},
+  "bad_no_key_heads": {"attention__head_count_kv": 0},
+  "bad_more_heads_than_values": {"attention__head_count": 64, "attention__head_count_kv": 64},
+  "bad_blocks": {"block_count": 513},
+  "bad_blocks_huge": {"block_count": 1 << 62},
+  "bad_predicted_layers": {"nextn_predict_layers": 1},
+  "bad_context": {"context_length": 1 << 40},
+  "bad_key_length": {"attention__key_length": 1 << 20},
+  "bad_rope_odd": {"rope__dimension_count": 3},
+  "bad_rope_base": {"rope__freq_base": float("nan")},
+  "bad_rope_kind": {"rope__scaling__type": "wide"},
+  "bad_scale": {"attention__scale": float("inf")},
+  "bad_network": {"feed_forward_length": None},
+  "bad_experts_used": {"expert_count": 4, "expert_used_count": 5},
+  "bad_groups": {"expert_count": 8, "expert_used_count": 2, "expert_group_count": 3},
+  "bad_list_short": {"attention__head_count": [4, 4], "block_count": 3},
+}.items(): put("model_config", name, decoder("llama", attention().items(), **keys))
+put("model_config", "good_latent", decoder("deepseek2", LATENT.items(), attention__kv_lora_rank=8,
+                                           rope__dimension_count=2, attention__key_length_mla=6,
+                                           attention__value_length_mla=4))
+put("model_config", "bad_latent_rank", decoder("deepseek2", LATENT.items(), attention__kv_lora_rank=1 << 20,
+                                               rope__dimension_count=2))
+put("model_config", "good_recurrent", decoder("qwen35", RECURRENT.items(), **SSM))
+put("model_config", "bad_recurrent_state", decoder("qwen35", RECURRENT.items(), **SSM | {"ssm__state_size": 1 << 20}))
+put("model_config", "bad_recurrent_groups", decoder("qwen35", RECURRENT.items(), **SSM | {"ssm__group_count": 3}))
+put("model_config", "bad_architecture", decoder("mamba", attention().items()))
+
+# ---- captured functions: changes (what, place, value) of a file that the target makes ----
+put("jit_file", "good_unchanged", b"")
+put("jit_file", "bad_magic", b"\0\0\0\0")
+put("jit_file", "bad_version", b"\0\x08\0\xff")
+put("jit_file", "bad_operations", b"\1\x0c\0\xff")
+put("jit_file", "bad_body_size", b"\0\x17\0\xff")
+put("jit_file", "bad_cut", b"\2\x50\0\0")
+put("jit_file", "bad_head_cut", b"\2\x20\0\0")
+
 # ---- vocabularies of GGUF files, as lines ----
 def vocabulary(name, *lines): put("vocabulary", name, "\n".join(lines).encode("utf-8", "surrogateescape"))
 

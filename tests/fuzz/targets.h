@@ -1,6 +1,6 @@
 /// \file The parsers of foreign bytes as fuzz targets. A target takes any bytes: it returns, or throws FormatError; all
 /// else is a failure. The regression test (foreign/fuzz_test.cpp) runs each over corpus/NAME and mutations of it;
-/// -DTG_FUZZ=ON builds fuzz_NAME with libFuzzer.
+/// -DTG_FUZZ=ON builds them with libFuzzer (fuzz_main.cpp).
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fuzz/jit_target.h"
 #include "fuzz/serve_targets.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/io/gguf.h"
@@ -20,6 +21,7 @@
 #include "tinygrad/io/tar.h"
 #include "tinygrad/io/torch_file.h"
 #include "tinygrad/io/zip.h"
+#include "tinygrad/llm/model_config.h"
 #include "tinygrad/llm/tokenizer.h"
 #include "tinygrad/nn/cifar.h"
 #include "tinygrad/nn/idx.h"
@@ -98,6 +100,27 @@ inline void gguf(Bytes in) {
       TG_ASSERT(
           &o == &t || t.bytes == 0 || o.bytes == 0 || t.offset + t.bytes <= o.offset || o.offset + o.bytes <= t.offset,
           "tensors share bytes");
+  }
+}
+
+/// Reads the hyperparameters of a decoder: sizes are such that nothing made of them overflows or divides by zero.
+inline void model_config(Bytes in) {
+  const io::Gguf f = io::parse_gguf(in, "fuzz");
+  const llm::ModelConfig c = llm::read_model_config(f.metadata, [&](std::string_view name) -> const io::GgufTensor* {
+    const auto at = std::find_if(f.tensors.begin(), f.tensors.end(), [&](const auto& t) { return t.name == name; });
+    return at == f.tensors.end() ? nullptr : &*at;
+  });
+  const auto size = [](int64_t n) { return n >= 1 && n <= llm::kMaxDim; };
+  TG_ASSERT(size(c.dim) && size(c.head_dim) && size(c.value_dim) && size(c.trained_context / 128 + 1), "no size");
+  TG_ASSERT(c.blocks() >= 1 && c.blocks() <= llm::kMaxBlocks && c.vocab_size >= 1, "no layers or no words");
+  TG_ASSERT(c.rope.dims % 2 == 0 && c.rope.dims <= c.head_dim && c.rope.factor > 0, "pairs do not fit");
+  TG_ASSERT(c.experts.used <= c.experts.count && (c.experts.count == 0 || c.experts.count % c.experts.groups == 0),
+            "experts do not fit");
+  int64_t values = 0;
+  for (const io::GgufTensor& t : f.tensors) values += t.numel();
+  for (const llm::LayerConfig& l : c.layers) {
+    TG_ASSERT(l.recurrent || (l.kv_heads > 0 && l.heads % l.kv_heads == 0), "heads do not fit");
+    TG_ASSERT(l.recurrent || c.latent.kv_rank != 0 || l.kv_heads * c.head_dim <= values, "more than the file pays for");
   }
 }
 
@@ -236,6 +259,8 @@ inline constexpr Target kTargets[] = {
     {"safetensors", safetensors},
     {"safetensors_index", safetensors_index},
     {"gguf", gguf},
+    {"model_config", model_config},
+    {"jit_file", jit_file},
     {"zip", zip},
     {"npy", npy},
     {"pickle", pickle},

@@ -19,8 +19,8 @@ inline void append_utf8(std::string& s, unsigned code) {
   }
 }
 
-/// Returns a tokenizer whose tokens are the bytes, <|im_end|> and <|im_start|>.
-inline llm::Tokenizer byte_tokenizer() {
+/// Returns a vocabulary whose tokens are the bytes, <|im_end|> and <|im_start|>.
+inline llm::TokenizerData byte_vocabulary() {
   llm::TokenizerData data;
   data.model = "gpt2";
   data.pre = "gpt-2";
@@ -38,8 +38,9 @@ inline llm::Tokenizer byte_tokenizer() {
   }
   data.eos = data.eot = kFakeEnd;
   data.add_bos = false;
-  return llm::Tokenizer::from_data(std::move(data), "bytes");
+  return data;
 }
+inline llm::Tokenizer byte_tokenizer() { return llm::Tokenizer::from_data(byte_vocabulary(), "bytes"); }
 
 inline constexpr const char* kChatMl =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"

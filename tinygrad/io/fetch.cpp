@@ -43,9 +43,38 @@ fs::path place_of(const std::string& url, const FetchOptions& o) {
 }
 }  // namespace
 
+constexpr const char* kMaxRedirects = "10";
 constexpr double kTransferSeconds = 1800, kLongTransferSeconds = 7 * 86400.0;
 
 fs::path downloads_dir() { return fs::path(cache_dir()) / "downloads"; }
+
+namespace {
+constexpr int kCurlNoRanges = 33;  // curl: the server cannot go on in the middle of a file
+
+std::vector<std::string> curl_command(const std::string& url, const fs::path& to, uint64_t max_bytes, bool resume) {
+  std::vector<std::string> c{"curl",         "-fsSL",       "--proto",           "=http,https",
+                             "--max-redirs", kMaxRedirects, "--connect-timeout", "15",
+                             "--retry",      "2",           "--max-filesize",    std::to_string(max_bytes),
+                             "-o",           to.string()};
+  // What was asked for over TLS does not come without.
+  if (url.starts_with("https://")) c.insert(c.end(), {"--proto-redir", "=https"});
+  if (resume) c.insert(c.end(), {"-C", "-"});
+  return c;
+}
+
+/// Returns the last line of what a program said: why it failed.
+std::string last_line(std::string text) {
+  text.erase(text.find_last_not_of('\n') + 1);
+  return text.substr(text.rfind('\n') + 1);
+}
+
+std::vector<std::string> wget_command(const fs::path& to, bool resume) {
+  std::vector<std::string> c{"wget", "-nv",      "--timeout=15", "--tries=3", str("--max-redirect=", kMaxRedirects),
+                             "-O",   to.string()};
+  if (resume) c.emplace_back("-c");
+  return c;
+}
+}  // namespace
 
 std::string transfer(const std::string& url, const fs::path& to, uint64_t max_bytes,
                      const std::vector<std::pair<std::string, std::string>>& headers, bool resume) {
@@ -56,18 +85,19 @@ std::string transfer(const std::string& url, const fs::path& to, uint64_t max_by
   }
   const bool curl = has_program("curl");
   if (!curl && !has_program("wget")) return "neither curl nor wget is installed";
-  std::vector<std::string> command =
-      curl ? std::vector<std::string>{"curl", "-fsSL",    "--proto", "=http,https",    "--connect-timeout",
-                                      "15",   "--retry",  "2",       "--max-filesize", std::to_string(max_bytes),
-                                      "-o",   to.string()}
-           : std::vector<std::string>{"wget", "-q", "--timeout=15", "--tries=3", "-O", to.string()};
-  for (auto& [key, value] : headers) command.insert(command.end(), {curl ? "-H" : "--header", key + ": " + value});
-  if (resume && curl) command.insert(command.end(), {"-C", "-"});
-  if (resume && !curl) command.emplace_back("-c");
-  command.insert(command.end(), {"--", url});
-  const ProcessResult r = run_process(command, {.timeout_s = resume ? kLongTransferSeconds : kTransferSeconds});
+  const auto run = [&](bool go_on) {
+    std::vector<std::string> command = curl ? curl_command(url, to, max_bytes, go_on) : wget_command(to, go_on);
+    for (auto& [key, value] : headers) command.insert(command.end(), {curl ? "-H" : "--header", key + ": " + value});
+    command.insert(command.end(), {"--", url});
+    return run_process(command, {.timeout_s = resume ? kLongTransferSeconds : kTransferSeconds});
+  };
+  ProcessResult r = run(resume);
+  if (curl && resume && r.exit_code == kCurlNoRanges) r = run(false);
+  std::error_code failed;
+  if (r.ok() && fs::file_size(to, failed) > max_bytes && !failed)
+    return str("got ", fs::file_size(to, failed), " bytes, expected at most ", max_bytes);
   if (r.ok()) return "";
-  return str(command[0], " ended with ", r.exit_code, r.err.empty() ? "" : ": " + r.err.substr(0, r.err.find('\n')));
+  return str(curl ? "curl" : "wget", " ended with ", r.exit_code, r.err.empty() ? "" : ": " + last_line(r.err));
 }
 
 void extract_tar(const std::vector<uint8_t>& archive, const fs::path& to, const std::string& name) {

@@ -29,8 +29,8 @@ std::filesystem::path fetch(const std::string& url, const FetchOptions& o = {});
 std::filesystem::path downloads_dir();
 
 /// Copies the contents of `url` to the file `to` with curl or wget (file:// needs neither). With `resume` what `to`
-/// holds already is not fetched again, from servers that can do so, and a download may take as long as it needs.
-/// Returns the error message, empty on success.
+/// holds already is not fetched again, from servers that can do so, and a download may take as long as it needs. At
+/// most 10 redirects are followed, with curl from https to https only. Returns the error message, empty on success.
 std::string transfer(const std::string& url, const std::filesystem::path& to, uint64_t max_bytes,
                      const std::vector<std::pair<std::string, std::string>>& headers = {}, bool resume = false);
 

@@ -122,9 +122,10 @@ LoadedJit parse_jit(std::span<const uint8_t> bytes, const NamedTensors& state, c
     core = JitCore::read(r, state, memory);
   } catch (const DeviceError&) { throw; } catch (const ValueError&) {
     throw;
-  } catch (const FormatError&) { throw; } catch (const OutOfMemoryError&) {
-    throw;
-  } catch (const Error& e) {
+  } catch (const FormatError& e) {
+    if (std::string_view(e.what()).starts_with(name)) throw;
+    throw FormatError(name + ": got " + e.what());  // of its machine code
+  } catch (const OutOfMemoryError&) { throw; } catch (const Error& e) {
     throw FormatError(name + ": got contents that do not fit together: " + e.what());
   } catch (const InternalError& e) { throw FormatError(name + ": got contents that do not fit together: " + e.what()); }
   r.check(r.left() == 0 && memory.size() == blocks.size(), "more than belongs there");

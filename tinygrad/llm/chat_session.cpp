@@ -99,7 +99,8 @@ Generated ChatSession::reply(const std::string& user, const ReplyOptions& o) {
   messages_.push_back({"user", user});
   try {
     Generated out = run(fitting_prompt(), o);
-    messages_.push_back({"assistant", out.text});
+    if (out.tokens.empty() && out.reason == FinishReason::kCancelled) messages_.pop_back();
+    else messages_.push_back({"assistant", out.text});
     return out;
   } catch (...) {
     messages_.pop_back();

@@ -41,7 +41,8 @@ class ChatSession {
   const std::vector<ChatMessage>& messages() const { return messages_; }
   /// Forgets the conversation, but for the system message.
   void clear();
-  /// Adds what the user says and the reply to it. ValueError for a model without a template, and for a message that
+  /// Adds what the user says and the reply to it, as far as it came before it was cancelled (neither when nothing was
+  /// said). ValueError for a model without a template, and for a message that
   /// alone is longer than the context; the conversation stays as it was then.
   Generated reply(const std::string& user, const ReplyOptions& o = {});
   /// Continues a text, without template and conversation.

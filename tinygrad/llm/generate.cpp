@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 
+#include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/error.h"
 
 namespace tg::llm {
@@ -33,6 +35,20 @@ class Reply {
 
   Generated run(std::span<const int32_t> prompt) {
     for (const int32_t t : prompt) sampler_.accept(t);
+    std::optional<StopScope> stoppable;
+    if (o_.cancel) stoppable.emplace(*o_.cancel);
+    try {
+      compute(prompt);
+    } catch (const Cancelled&) {
+      if (!o_.cancel || !o_.cancel->load()) throw;  // somebody else's scope
+      finish(FinishReason::kCancelled);
+    }
+    if (!stop_.stopped()) out_.text += stop_.finish();
+    return std::move(out_);
+  }
+
+ private:
+  void compute(std::span<const int32_t> prompt) {
     const auto start = Clock::now();
     out_.prefill_tokens = static_cast<int64_t>(prompt.size());
     std::span<const float> logits = model_.prefill(s_, prompt);
@@ -43,11 +59,7 @@ class Reply {
       logits = model_.decode({&next, 1});
     }
     out_.decode_seconds = seconds_since(decoding);
-    if (!stop_.stopped()) out_.text += stop_.finish();
-    return std::move(out_);
   }
-
- private:
   bool finish(FinishReason r) {
     out_.reason = r;
     return true;

@@ -48,7 +48,7 @@ struct GenerateOptions {
   std::function<TokenMask()> mask = {};   ///< asked before each draw: what may come next
   /// Called for each token with the text that became certain (may be empty); false cancels.
   std::function<bool(int32_t token, const std::string& text)> on_token = {};
-  const std::atomic<bool>* cancel = nullptr;  ///< looked at between tokens
+  const std::atomic<bool>* cancel = nullptr;  ///< looked at between tokens, and while a prompt is computed
 };
 
 struct Generated {

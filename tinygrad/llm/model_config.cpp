@@ -118,24 +118,26 @@ class Keys {
   std::vector<int64_t> per_layer(std::string_view key, int64_t layers, int64_t least, int64_t most) const {
     std::vector<int64_t> v = metadata_.integers(name(key), least, most);
     if (v.size() == 1) v.resize(static_cast<size_t>(layers), v[0]);
-    TG_CHECK(FormatError, static_cast<int64_t>(v.size()) >= layers, "[gguf] ", metadata_.file(), ": ", name(key),
-             " has ", v.size(), " values, expected one for each of ", layers, " layers");
+    if (static_cast<int64_t>(v.size()) < layers)
+      fail(key, str("got ", v.size(), " values, expected one for each of ", layers, " layers"));
     return v;
   }
   [[noreturn]] void fail(std::string_view key, const std::string& what) const {
-    throw FormatError(str("[gguf] ", metadata_.file(), ": ", name(key), " ", what));
+    const Metadata::Entry* e = metadata_.find(name(key));
+    throw FormatError(str("[gguf] ", metadata_.file(), ": ",
+                          e ? str("byte ", e->offset, " (", name(key), ")") : name(key), ": ", what));
   }
 
  private:
   void check(bool ok, std::string_view key, double v, double least, double most) const {
-    if (!ok) fail(key, str("is ", v, ", expected ", least, " to ", most));
+    if (!ok) fail(key, str("got ", v, ", expected ", least, " to ", most));
   }
   const Metadata& metadata_;
   std::string prefix_;
 };
 
 constexpr double kMostScale = 1e6;
-constexpr double kMostBase = 1e12;
+constexpr double kLeastBase = 1.001, kMostBase = 1e12;
 
 /// Reads how positions beyond those of training are reached.
 void read_rope_scaling(const Keys& k, RopeConfig& rope) {
@@ -148,7 +150,7 @@ void read_rope_scaling(const Keys& k, RopeConfig& rope) {
   else if (kind == "longrope") rope.scaling = RopeScaling::kLongRope;
   else if (kind == "linear" || (kind.empty() && rope.factor != 1)) rope.scaling = RopeScaling::kLinear;
   else if (!kind.empty() && kind != "none")
-    k.fail("rope.scaling.type", str("is '", kind, "', expected none, linear, yarn or longrope"));
+    k.fail("rope.scaling.type", str("got '", kind.substr(0, 64), "', expected none, linear, yarn or longrope"));
   rope.yarn_extrapolation = k.real_or("rope.scaling.yarn_ext_factor", 1, 0, 1);
   rope.yarn_beta_fast = k.real_or("rope.scaling.yarn_beta_fast", 32, 1e-3, kMostScale);
   rope.yarn_beta_slow = k.real_or("rope.scaling.yarn_beta_slow", 1, 1e-3, kMostScale);
@@ -161,13 +163,14 @@ void read_rope(const Keys& k, const Architecture& a, ModelConfig& c) {
   if (a.rope == RopePairs::kNone) return;
   rope.dims = k.integer_or("rope.dimension_count", c.head_dim, 1, kMaxDim);
   if (rope.dims % 2 != 0 || rope.dims > c.head_dim)
-    k.fail("rope.dimension_count", str("is ", rope.dims, ", expected an even number up to ", c.head_dim));
-  rope.base = k.real_or("rope.freq_base", 10000, 1e-3, kMostBase);
+    k.fail("rope.dimension_count", str("got ", rope.dims, ", expected an even number up to ", c.head_dim));
+  rope.base = k.real_or("rope.freq_base", 10000, kLeastBase, kMostBase);
   read_rope_scaling(k, rope);
   if (rope.original_context == 0) rope.original_context = c.trained_context;
   c.rope_local = rope;
   const double local = k.real_or("rope.freq_base_swa", a.local_rope_base, 0, kMostBase);
   if (local != 0) {
+    if (local < kLeastBase) k.fail("rope.freq_base_swa", str("got ", local, ", expected 0 or at least ", kLeastBase));
     c.rope_local.base = local;
     c.rope_local.scaling = RopeScaling::kNone;
     c.rope_local.factor = 1;
@@ -187,9 +190,11 @@ void read_heads(const Keys& k, ModelConfig& c) {
     const bool fits = heads[i] > 0 && kv[i] > 0 && heads[i] % kv[i] == 0;
     if (!fits && kv[i] != 0)
       k.fail("attention.head_count_kv",
-             str("is ", kv[i], " in layer ", i, ", expected a divisor of ", heads[i], " heads"));
+             str("got ", kv[i], " in layer ", i, ", expected a divisor of ", heads[i], " heads"));
   }
-  if (most == 0) k.fail("attention.head_count", "is 0 in every layer");
+  if (most == 0) k.fail("attention.head_count", "got 0 in every layer");
+  if (c.dim < most && !(k.has("attention.key_length") && k.has("attention.value_length")))
+    k.fail("attention.head_count", str("got ", most, ", expected at most the ", c.dim, " values of an embedding"));
   c.head_dim = k.integer_or("attention.key_length", c.dim / most, 1, kMaxDim);
   c.value_dim = k.integer_or("attention.value_length", c.dim / most, 1, kMaxDim);
   c.latent.kv_rank = k.integer_or("attention.kv_lora_rank", 0, 0, kMaxDim);
@@ -236,9 +241,10 @@ void read_experts(const Keys& k, const Architecture& a, ModelConfig& c) {
   e.groups = std::max<int64_t>(1, k.integer_or("expert_group_count", 1, 0, e.count));
   e.groups_used = std::max<int64_t>(1, k.integer_or("expert_group_used_count", e.groups, 0, e.groups));
   if (e.count % e.groups != 0)
-    k.fail("expert_group_count", str("is ", e.groups, ", expected a divisor of ", e.count, " experts"));
+    k.fail("expert_group_count", str("got ", e.groups, ", expected a divisor of ", e.count, " experts"));
   if (e.groups_used * (e.count / e.groups) < e.used)
-    k.fail("expert_group_used_count", str("is ", e.groups_used, ": these groups have fewer than ", e.used, " experts"));
+    k.fail("expert_group_used_count",
+           str("got ", e.groups_used, ": these groups have fewer than ", e.used, " experts"));
   for (size_t i = 0; i < c.layers.size(); i++) {
     const auto n = static_cast<int64_t>(i);
     c.layers[i].experts = n >= dense && (n + 1) % step == 0;
@@ -254,9 +260,9 @@ void read_recurrent(const Keys& k, ModelConfig& c) {
   r.heads = k.integer("ssm.time_step_rank", 1, kMaxHeads);
   r.inner_dim = k.integer("ssm.inner_size", 1, kMaxDim);
   if (r.inner_dim % r.heads != 0)
-    k.fail("ssm.inner_size", str("is ", r.inner_dim, ", expected a multiple of ", r.heads, " heads"));
+    k.fail("ssm.inner_size", str("got ", r.inner_dim, ", expected a multiple of ", r.heads, " heads"));
   if (r.heads % r.groups != 0)
-    k.fail("ssm.time_step_rank", str("is ", r.heads, ", expected a multiple of ", r.groups, " groups"));
+    k.fail("ssm.time_step_rank", str("got ", r.heads, ", expected a multiple of ", r.groups, " groups"));
   const int64_t every = std::max<int64_t>(1, k.integer_or("full_attention_interval", 4, 0, kMaxBlocks));
   for (size_t i = 0; i < c.layers.size(); i++)
     c.layers[i].recurrent = c.layers[i].kv_heads == 0 || static_cast<int64_t>(i + 1) % every != 0;
@@ -277,15 +283,74 @@ void read_scales(const Keys& k, const Architecture& a, ModelConfig& c) {
   if (a.divides_logits) c.logit_scale = 1 / c.logit_scale;
 }
 
+/// Checks that every layer has something to mix tokens with and a network.
+void check_layers(const Keys& k, const ModelConfig& c) {
+  for (size_t i = 0; i < c.layers.size(); i++) {
+    const LayerConfig& l = c.layers[i];
+    if (!l.recurrent && l.kv_heads == 0) k.fail("attention.head_count_kv", str("got 0 in layer ", i));
+    if (!l.recurrent && l.heads == 0) k.fail("attention.head_count", str("got 0 in layer ", i));
+    if (!l.experts && l.hidden_dim == 0)
+      k.fail("feed_forward_length", str(k.has("feed_forward_length") ? "got 0" : "missing", " for layer ", i));
+  }
+}
+
+/// Compares sizes of heads with the tensors that hold them, so that no more than the file pays for is allocated for
+/// caches and tables.
+class TensorSizes {
+ public:
+  TensorSizes(std::string_view file, const ModelConfig& c, const FindGgufTensor& find)
+      : file_(file), config_(c), find_(find) {}
+  void check() const {
+    for (size_t i = 0; i < config_.layers.size(); i++) {
+      const LayerConfig& l = config_.layers[i];
+      const std::string p = str("blk.", i, ".");
+      if (l.recurrent) check_recurrent(p);
+      else if (config_.latent.kv_rank != 0) check_latent(p, l);
+      else check_attention(p, l);
+    }
+  }
+
+ private:
+  void check_attention(const std::string& p, const LayerConfig& l) const {
+    const int64_t k = l.kv_heads * config_.head_dim, v = l.kv_heads * config_.value_dim, q = l.heads * config_.head_dim;
+    if (find_(p + "attn_qkv.weight")) expect(p + "attn_qkv.weight", q + k + v, config_.dim);
+    else {
+      expect(p + "attn_k.weight", k, config_.dim);
+      expect(p + "attn_v.weight", v, config_.dim);
+    }
+    expect(p + "attn_output.weight", config_.dim, l.heads * config_.value_dim);
+  }
+  void check_latent(const std::string& p, const LayerConfig& l) const {
+    expect(p + "attn_kv_a_mqa.weight", config_.latent.kv_rank + config_.rope.dims, config_.dim);
+    expect(p + "attn_output.weight", config_.dim, l.heads * config_.value_dim);
+  }
+  void check_recurrent(const std::string& p) const {
+    const RecurrentConfig& r = config_.recurrent;
+    expect(p + "ssm_out.weight", config_.dim, r.inner_dim);
+    expect(p + "ssm_conv1d.weight", r.inner_dim + 2 * r.state_size * r.groups, r.conv_kernel);
+  }
+  void expect(const std::string& name, int64_t rows, int64_t columns) const {
+    const io::GgufTensor* t = find_(name);
+    TG_CHECK(FormatError, t, "[gguf] ", file_, ": tensor ", name, " is missing, expected (", rows, ", ", columns, ")");
+    TG_CHECK(FormatError, t->shape.size() == 2 && t->shape[0] == rows && t->shape[1] == columns, "[gguf] ", file_,
+             ": byte ", t->offset, " (", name, "): tensor ", name, " has shape ",
+             Shape(std::span<const int64_t>(t->shape)), ", expected (", rows, ", ", columns, ")");
+  }
+
+  std::string_view file_;
+  const ModelConfig& config_;
+  const FindGgufTensor& find_;
+};
+
 const Architecture& architecture_of(const Metadata& m) {
   const std::string_view name = m.string("general.architecture");
   const auto* found = std::find_if(std::begin(kArchitectures), std::end(kArchitectures),
                                    [&](const Architecture& a) { return a.name == name; });
   if (found != std::end(kArchitectures)) return *found;
   std::string known;
-  for (const Architecture& a : kArchitectures) known += str(known.empty() ? "" : ", ", a.name);
-  throw FormatError(
-      str("[gguf] ", m.file(), ": general.architecture is '", name.substr(0, 64), "', expected one of ", known));
+  for (const std::string_view a : known_architectures()) known += str(known.empty() ? "" : ", ", a);
+  throw FormatError(str("[gguf] ", m.file(), ": byte ", m.find("general.architecture")->offset,
+                        " (general.architecture): got '", name.substr(0, 64), "', expected one of ", known));
 }
 
 }  // namespace
@@ -294,8 +359,13 @@ bool ModelConfig::has_recurrent_layer() const {
   return std::any_of(layers.begin(), layers.end(), [](const LayerConfig& l) { return l.recurrent; });
 }
 
-ModelConfig read_model_config(const io::GgufFile& file) {
-  const Metadata& m = file.metadata();
+std::vector<std::string_view> known_architectures() {
+  std::vector<std::string_view> out;
+  for (const Architecture& a : kArchitectures) out.push_back(a.name);
+  return out;
+}
+
+ModelConfig read_model_config(const Metadata& m, const FindGgufTensor& find) {
   const Architecture& a = architecture_of(m);
   const Keys k(m, a.name);
   ModelConfig c;
@@ -307,7 +377,7 @@ ModelConfig read_model_config(const io::GgufFile& file) {
   const int64_t blocks = k.integer("block_count", 1, kMaxBlocks),
                 extra = k.integer_or("nextn_predict_layers", 0, 0, blocks - 1);
   c.layers.resize(static_cast<size_t>(blocks - extra));
-  const io::GgufTensor* embeddings = file.find("token_embd.weight");
+  const io::GgufTensor* embeddings = find("token_embd.weight");
   TG_CHECK(FormatError,
            embeddings && embeddings->shape.size() == 2 && embeddings->shape[1] == c.dim && embeddings->shape[0] >= 1 &&
                embeddings->shape[0] <= kMaxVocabulary,
@@ -317,7 +387,7 @@ ModelConfig read_model_config(const io::GgufFile& file) {
   c.norm_eps = k.real_or(a.norm == NormKind::kRms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
                          1e-5, 0, 1);
   c.activation = a.activation;
-  c.learned_positions = file.contains("position_embd.weight");
+  c.learned_positions = find("position_embd.weight") != nullptr;
   c.parallel_blocks = k.flag_or("use_parallel_residual", a.parallel_blocks);
   c.post_norm_is_ffn_norm = a.post_norm_is_ffn_norm;
   c.query_gate = a.query_gate;
@@ -334,7 +404,13 @@ ModelConfig read_model_config(const io::GgufFile& file) {
   if (a.rope_free_every != 0)
     for (size_t i = 0; i < c.layers.size(); i++)
       c.layers[i].rope = static_cast<int64_t>(i + 1) % a.rope_free_every != 0;
+  check_layers(k, c);
+  TensorSizes(m.file(), c, find).check();
   return c;
+}
+
+ModelConfig read_model_config(const io::GgufFile& file) {
+  return read_model_config(file.metadata(), [&](std::string_view name) { return file.find(name); });
 }
 
 }  // namespace tg::llm

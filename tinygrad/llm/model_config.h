@@ -4,13 +4,16 @@
 /// `general.architecture`.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace tg::io {
 class GgufFile;
-}
+class GgufMetadata;
+struct GgufTensor;
+}  // namespace tg::io
 
 namespace tg::llm {
 
@@ -110,8 +113,16 @@ struct ModelConfig {
   bool has_recurrent_layer() const;
 };
 
-/// Reads the hyperparameters of a file. FormatError that names the key for one that is missing, out of range or at odds
-/// with others, and for an architecture that is not in the table.
+/// Names of architectures, as `general.architecture` says them, in alphabetical order.
+std::vector<std::string_view> known_architectures();
+
+/// Returns the row of a file's table of tensors, or nullptr when there is none of this name.
+using FindGgufTensor = std::function<const io::GgufTensor*(std::string_view name)>;
+
+/// Reads the hyperparameters of a file and compares sizes of heads and states with its tensors. FormatError that names
+/// offset and key for one that is missing, out of range or at odds with others or with a tensor, and for an
+/// architecture that is not in the table.
+ModelConfig read_model_config(const io::GgufMetadata& metadata, const FindGgufTensor& find);
 ModelConfig read_model_config(const io::GgufFile& file);
 
 }  // namespace tg::llm

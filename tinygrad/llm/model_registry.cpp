@@ -1,7 +1,13 @@
 /// \file The table of known models and their downloads.
 #include "tinygrad/llm/model_registry.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <system_error>
 #include <vector>
@@ -11,6 +17,7 @@
 #include "tinygrad/base/text.h"
 #include "tinygrad/io/fetch.h"
 #include "tinygrad/io/file.h"
+#include "tinygrad/io/gguf.h"
 #include "tinygrad/io/zip.h"
 
 namespace tg::llm {
@@ -20,6 +27,10 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMaxModelBytes = uint64_t{1} << 40;
 constexpr size_t kPiece = size_t{1} << 20;
+constexpr std::string_view kHashMark = "#sha256=";
+constexpr size_t kFolderDigits = 16;
+
+using Report = std::function<void(const std::string&)>;
 
 constexpr KnownModel kModels[] = {
     {"smollm2:135m",
@@ -74,35 +85,98 @@ void unpack(const fs::path& archive, std::string_view member, const fs::path& to
   io::write_file_atomic(to, io::zip_read(mapped.bytes, *at, archive.string()), "llm");
 }
 
-/// Returns the file at `url` in the cache. The unfinished download keeps its name, so that the next call goes on with
-/// it.
-fs::path download(const KnownModel& m, const std::function<void(const std::string&)>& report) {
-  const std::string name = std::string(m.url.substr(m.url.find_last_of('/') + 1));
-  const fs::path whole =
-      models_dir() / (m.member.empty() ? name : std::string(m.member.substr(m.member.find_last_of('/') + 1)));
+/// Lets one process download into a file; others wait. The lock ends with the process that holds it.
+class DownloadLock {
+ public:
+  DownloadLock(const fs::path& file, const Report& report)
+      : fd_(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    TG_CHECK(FileError, fd_ >= 0, "[llm] cannot open ", file.string(), ": ", std::strerror(errno));
+    if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+    if (report) report("another process is downloading this model: waiting for it");
+    while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {}
+  }
+  ~DownloadLock() { ::close(fd_); }
+  DownloadLock(const DownloadLock&) = delete;
+  DownloadLock& operator=(const DownloadLock&) = delete;
+
+ private:
+  int fd_;
+};
+
+/// Returns the last part of an address, without what comes after '?'.
+std::string file_name_of(std::string_view url) {
+  url = url.substr(0, url.find('?'));
+  const std::string name(url.substr(url.find_last_of('/') + 1));
+  TG_CHECK(ValueError, !name.empty() && name != "." && name != "..", "[llm] got the address ", url,
+           ", expected one of a file");
+  return name;
+}
+
+/// Returns what is wrong with a file that was downloaded; empty: it is the model.
+std::string problem_of(const KnownModel& m, const fs::path& file) {
+  if (!m.sha256.empty()) {
+    const std::string got = hash_of(file);
+    if (got != m.sha256) return str("got SHA-256 ", got, ", expected ", m.sha256);
+  }
+  try {
+    io::parse_gguf(io::map_file(file, "llm").bytes, m.url);
+  } catch (const FormatError& e) { return e.what(); }
+  return "";
+}
+
+/// Makes `whole` of what was downloaded; FormatError when that is not the model.
+void accept(const KnownModel& m, const fs::path& part, const fs::path& whole) {
+  const fs::path file = m.member.empty() ? part : fs::path(whole.string() + ".unpacked");
+  if (!m.member.empty()) unpack(part, m.member, file);
+  const std::string problem = problem_of(m, file);
+  std::error_code ignored;
+  if (!problem.empty()) {
+    fs::remove(file, ignored);
+    throw FormatError(str("[llm] ", m.url, ": ", problem));
+  }
+  fs::rename(file, whole);
+  fs::remove(part, ignored);
+}
+
+/// Returns whether what an earlier call left is all there is: it stopped between the download and its end.
+bool was_complete(const KnownModel& m, const fs::path& part, const fs::path& whole) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(part, ignored) || fs::file_size(part, ignored) == 0) return false;
+  const fs::path copy = part.string() + ".kept";  // accept() removes what is no model, this is to be gone on with
+  try {
+    fs::create_hard_link(part, copy);
+    accept(m, copy, whole);
+    fs::remove(part, ignored);
+    return true;
+  } catch (const std::exception&) {
+    fs::remove(copy, ignored);
+    return false;
+  }
+}
+
+fs::path download(const KnownModel& m, const fs::path& folder, const Report& report) {
+  const std::string name = file_name_of(m.url);
+  const fs::path whole = folder / (m.member.empty() ? name : file_name_of(m.member)), part = folder / (name + ".part");
   std::error_code ignored;
   if (fs::is_regular_file(whole, ignored)) return whole;
-  fs::create_directories(models_dir());
-  const fs::path part = models_dir() / (name + ".part");
+  fs::create_directories(folder);
+  const DownloadLock lock(folder / (name + ".lock"), report);
+  if (fs::is_regular_file(whole, ignored)) return whole;  // another process was faster
   if (report)
     report(str("downloading ", m.url, m.bytes ? str(" (about ", m.bytes / 1'000'000, " MB)") : std::string(),
                fs::exists(part, ignored) ? ", going on where it stopped" : ""));
   const std::string problem = io::transfer(std::string(m.url), part, kMaxModelBytes, {}, true);
-  TG_CHECK(FileError, problem.empty(), "[llm] cannot get ", m.url, ": ", problem,
-           "; what is there is kept, so that the next try goes on with it");
-  const fs::path file = m.member.empty() ? part : fs::path(whole.string() + ".unpacked");
-  if (!m.member.empty()) unpack(part, m.member, file);
-  if (!m.sha256.empty()) {
-    const std::string got = hash_of(file);
-    if (got != m.sha256) {
-      fs::remove(file, ignored);
-      fs::remove(part, ignored);
-      throw FormatError(
-          str("[llm] ", m.url, ": got SHA-256 ", got, ", expected ", m.sha256, "; the download was removed"));
-    }
+  if (!problem.empty()) {
+    if (was_complete(m, part, whole)) return whole;
+    throw FileError(str("[llm] cannot get ", m.url, ": ", problem,
+                        "; what is there is kept, so that the next try goes on with it"));
   }
-  fs::rename(file, whole);
-  fs::remove(part, ignored);
+  try {
+    accept(m, part, whole);
+  } catch (const FormatError& e) {
+    fs::remove(part, ignored);
+    throw FormatError(str(e.what(), "; the download was removed"));
+  }
   return whole;
 }
 
@@ -110,19 +184,30 @@ fs::path download(const KnownModel& m, const std::function<void(const std::strin
 
 std::span<const KnownModel> known_models() { return kModels; }
 
-fs::path find_model(const std::string& model, const std::function<void(const std::string&)>& report) {
+fs::path fetch_model(const KnownModel& m, const Report& report) { return download(m, models_dir(), report); }
+
+fs::path find_model(const std::string& model, const Report& report) {
   std::error_code ignored;
   if (fs::is_regular_file(model, ignored)) return model;
   for (const KnownModel& m : kModels)
-    if (m.name == model) return download(m, report);
+    if (m.name == model) return fetch_model(m, report);
   if (model.starts_with("http://") || model.starts_with("https://") || model.starts_with("file://")) {
-    TG_CHECK(ValueError, !model.ends_with('/'), "[llm] got the address ", model, ", expected one of a file");
-    return download({model, model, "", "", 0}, report);
+    const size_t mark = model.find('#');
+    const std::string url = model.substr(0, mark);
+    const std::string_view after = mark == std::string::npos ? "" : std::string_view(model).substr(mark);
+    TG_CHECK(ValueError, after.empty() || (after.starts_with(kHashMark) && after.size() == kHashMark.size() + 64),
+             "[llm] got '", after, "' behind an address, expected nothing or #sha256= and 64 hexadecimal digits");
+    const std::string_view hash = after.substr(std::min(after.size(), kHashMark.size()));
+    // Files of one name from several addresses are apart.
+    const fs::path folder =
+        models_dir() /
+        sha256_hex({reinterpret_cast<const uint8_t*>(model.data()), model.size()}).substr(0, kFolderDigits);
+    return download({url, url, hash, "", 0}, folder, report);
   }
-  std::vector<std::string> names;
-  for (const KnownModel& m : kModels) names.emplace_back(m.name);
   TG_CHECK(FileError, model.find('/') == std::string::npos && !model.ends_with(".gguf"), "[llm] there is no file ",
            model);
+  std::vector<std::string> names;
+  for (const KnownModel& m : kModels) names.emplace_back(m.name);
   throw ValueError(str("[llm] unknown model '", model, "', did you mean ", nearest_name(model, names),
                        "? Known: ", join(names), "; a path or an address of a GGUF file works, too"));
 }

@@ -1,6 +1,6 @@
 """python -m tinygrad_cpp.llm: talk to a language model, complete a text, or measure the speed of both."""
 from __future__ import annotations
-import argparse, json, secrets, sys, time
+import argparse, json, os, resource, secrets, sys, time
 from .. import _core
 from .serve import serve_forever
 
@@ -26,8 +26,10 @@ def parse(args: list[str] | None = None) -> argparse.Namespace:
                             ("repetition-penalty", float, 1.0), ("frequency-penalty", float, 0.0),
                             ("presence-penalty", float, 0.0), ("penalty-window", int, 64), ("seed", int, None)):
     p.add_argument("--" + name, type=kind, default=value)
+  p.add_argument("--threads", type=int, default=0, help="threads of the CPU; 0: all processors")
   p.add_argument("--benchmark", nargs="?", type=int, const=128, metavar="COUNT",
-                 help="measure loading, prefill and COUNT steps of decode")
+                 help="measure loading, prefill, COUNT steps of decode, and memory")
+  p.add_argument("--prompt-tokens", type=int, default=512, help="length of the prompt of --benchmark")
   p.add_argument("--serve", nargs="?", type=int, const=8000, metavar="PORT",
                  help="serve OpenAI's API and a chat page on 127.0.0.1 (tg serve has more options)")
   p.add_argument("--json", action="store_true", help="the figures of --benchmark as JSON")
@@ -77,7 +79,13 @@ def benchmark(args: argparse.Namespace) -> None:
   start = time.perf_counter()
   model = _core.ChatSession.open(_core.llm_find_model(args.model), args.context, args.cache, args.device).model
   load = time.perf_counter() - start
-  tokens = [(i * 7919 + 13) % model.vocab_size for i in range(min(512, model.max_context // 2))]
+  if args.benchmark < 8: raise ValueError(f"[llm] got --benchmark {args.benchmark}, expected 8 steps or more")
+  if args.prompt_tokens + args.benchmark > model.max_context:
+    raise ValueError(f"[llm] got a prompt and a reply of {args.prompt_tokens + args.benchmark} tokens together, "
+                     f"expected at most the context of {model.max_context}")
+  tokens = [(i * 7919 + 13) % model.vocab_size for i in range(args.prompt_tokens)]
+  model.prefill(0, tokens[:6])
+  first = time.perf_counter() - start
   prefills, steps = [], []
   for _ in range(6):
     model.rewind(0, 0)
@@ -88,14 +96,20 @@ def benchmark(args: argparse.Namespace) -> None:
     start = time.perf_counter()
     model.decode([(0, i % model.vocab_size)])
     steps.append(time.perf_counter() - start)
-  out = {"load_s": load, "prefill_tok_s": len(tokens) / median(prefills[3:]),
-         "decode_tok_s": 1 / median(steps[3:] or steps)}
-  if args.json: print(json.dumps(out))
-  else: print(", ".join(f"{name} {value:.3g}" for name, value in out.items()))
+  step = median(steps[3:])  # the first calls run, then capture
+  out = {"model": args.model, "load_s": load, "first_token_s": first, "prefill_tokens": len(tokens),
+         "prefill_tok_s": len(tokens) / median(prefills[3:]), "decode_tok_s": 1 / step,
+         "decode_gb_s": model.weight_bytes / step / 1e9,
+         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+         "weight_mb": model.weight_bytes / 1e6, "cache_mb": model.cache_bytes / 1e6}
+  if args.json: print(json.dumps(out, indent=2))
+  else: print("\n".join(f"{name:15} {value if isinstance(value, (str, int)) else f'{value:.4g}'}"
+                        for name, value in out.items()))
 
 
 def main(args: list[str] | None = None) -> None:
   a = parse(args)
+  if a.threads > 0: os.environ["NUM_CPU_THREADS"] = str(a.threads)
   if a.list:
     for name, url in _core.llm_known_models(): print(f"{name:14} {url}")
     return
@@ -109,4 +123,7 @@ def main(args: list[str] | None = None) -> None:
   else: talk(a, chat)
 
 
-if __name__ == "__main__": main()
+if __name__ == "__main__":
+  try: main()
+  except _core.Error as e: sys.exit(f"{e}")
+  except ValueError as e: sys.exit(f"{e}")

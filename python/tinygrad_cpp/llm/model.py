@@ -7,6 +7,7 @@ import enum, functools, itertools
 from dataclasses import dataclass, replace
 from .. import nn
 from ..dtype import dtypes
+from ..engine.jit import TinyJit
 from ..tensor import Tensor
 from ..uop.ops import UOp
 
@@ -96,7 +97,10 @@ def pairwise_topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
   return x.gather(-1, place), place
 
 
-def _seen(time: int, start_pos: int | UOp, keys: int) -> Tensor:
+def _is_one(time: int | UOp) -> bool: return isinstance(time, int) and time == 1
+
+
+def _seen(time: int | UOp, start_pos: int | UOp, keys: int | UOp) -> Tensor:
   """(time, keys): the query at start_pos + i sees keys 0 to start_pos + i."""
   first = Tensor(start_pos) if isinstance(start_pos, UOp) else start_pos
   return Tensor.arange(keys).reshape(1, keys) <= Tensor.arange(time).reshape(time, 1) + first
@@ -215,10 +219,9 @@ class TransformerBlock(FFNBlock):
     q, k = self._turned(q, start_pos), self._turned(k, start_pos)
 
     self.cache_kv[:, :, :, start_pos:start_pos + time].assign(Tensor.stack(k, v).cast(self.cache_kv.dtype))
-    # a start that is a variable: all keys, so that shapes stay the same, those to come masked
-    keys = start_pos + time if isinstance(start_pos, int) else c.max_context
+    keys = start_pos + time
     k, v = self.cache_kv[0, :, :, :keys], self.cache_kv[1, :, :, :keys]
-    mask = None if isinstance(start_pos, int) and time == 1 else _seen(time, start_pos, keys)
+    mask = None if _is_one(time) else _seen(time, start_pos, keys)
     y = q.scaled_dot_product_attention(k, v, attn_mask=mask, enable_gqa=True).transpose(1, 2).reshape(batch, time, -1)
     return self.attn_output(y if gate is None else y * gate.sigmoid())
 
@@ -259,10 +262,10 @@ class MLATransformerBlock(FFNBlock):
                    turned(kv[..., c.kv_lora_rank:].unsqueeze(1)), dim=-1)
 
     self.cache_k[:, :, start_pos:start_pos + time].assign(k.cast(self.cache_k.dtype))
-    keys = start_pos + time if isinstance(start_pos, int) else c.max_context
+    keys = start_pos + time
     k = self.cache_k[:, :, :keys]
     scores = q.matmul(k.transpose(-1, -2)) * c.head_dim ** -0.5
-    if not isinstance(start_pos, int) or time > 1: scores = _seen(time, start_pos, keys).where(scores, float("-inf"))
+    if not _is_one(time): scores = _seen(time, start_pos, keys).where(scores, float("-inf"))
     y = scores.softmax(-1).matmul(k[..., :c.kv_lora_rank]).matmul(self.attn_v_b["weight"].transpose(-1, -2))
     return self.attn_output(y.transpose(1, 2).reshape(batch, time, -1))
 
@@ -300,9 +303,6 @@ class GatedDeltaNetBlock(FFNBlock):
     self.recurrent_state = state(self.num_v_heads, self.head_v_dim, self.head_k_dim)
 
   def _written(self) -> list[Tensor]: return [self.conv_state, self.recurrent_state]
-  # no way back
-  def _reusable_prefix_len(self, prefix_len: int, cached_len: int) -> int:
-    return prefix_len if prefix_len == cached_len else 0
 
   def _convolved(self, x: Tensor, before: Tensor) -> Tensor:
     """Queries, keys and values, each the sum of the last tokens' with a weight for each channel; moves the state."""
@@ -363,6 +363,7 @@ class Transformer:
     self.max_context = config.max_context
     self.has_recurrent_block = any(isinstance(b, GatedDeltaNetBlock) for b in self.blk)
     self._cached_tokens: list[int] = []
+    self._steps: dict[int, TinyJit] = {}  # by the most tokens of a call
 
   def logits(self, tokens: Tensor, start_pos: int | UOp) -> Tensor:
     """Of the token after the last one: (1, vocab)."""
@@ -377,26 +378,39 @@ class Transformer:
     return (logits / temperature.maximum(1e-12) - noise).argmax(-1, keepdim=True)
 
   def __call__(self, tokens: Tensor, start_pos: int | UOp, temperature: Tensor) -> Tensor:
-    return self.forward(tokens, start_pos, temperature)
+    """As forward. Where `start_pos` is a variable, steps with as many tokens, or as many at most, are captured once."""
+    if not isinstance(start_pos, UOp): return self.forward(tokens, start_pos, temperature)
+    step = self._steps.setdefault(tokens.max_shape[1], TinyJit(self.forward))
+    return step(tokens.contiguous().realize(), start_pos, temperature)
+
+  def warmup(self):
+    """Captures the steps of `generate`: a prompt's and a token's."""
+    for _ in range(2): list(zip(range(2), self.generate([0])))
 
   def get_start_pos(self, tokens: list[int]) -> int:
     """How many of these tokens the blocks know; at least the last one is given to them again."""
-    same = sum(1 for _ in itertools.takewhile(lambda ab: ab[0] == ab[1], zip(tokens[:-1], self._cached_tokens)))
-    return min(b._reusable_prefix_len(same, len(self._cached_tokens)) for b in self.blk)
+    known = self._cached_tokens
+    # a recurrent state knows its last token only: no way back
+    if self.has_recurrent_block: return len(known) if len(known) < len(tokens) and tokens[:len(known)] == known else 0
+    same = sum(1 for _ in itertools.takewhile(lambda ab: ab[0] == ab[1], zip(tokens[:-1], known)))
+    return min(b._reusable_prefix_len(same, len(known)) for b in self.blk)
 
   def generate(self, tokens: list[int], chunk_size: int = 32, temperature: float = 0.0):
-    """Appends tokens to the list and yields them, until the context is full. Prompts are read in parts of
-    chunk_size."""
-    chosen, position, start = Tensor([temperature]), UOp.variable("start_pos", 0,
-                                                                  self.max_context - 1), self.get_start_pos(tokens)
+    """Appends tokens to the list and yields them, until the context is full. Prompts are read in parts of at most
+    chunk_size, whose length is a variable; recurrent blocks read them token by token."""
+    if self.has_recurrent_block: chunk_size = 1
+    position, length = UOp.variable("start_pos", 0, self.max_context - 1), UOp.variable("toks", 1, chunk_size)
+    chosen, start, prompt = Tensor([temperature]), self.get_start_pos(tokens), len(tokens)
+    # room behind the context, so that the longest part fits in wherever it starts
+    given = Tensor([tokens + [0] * (self.max_context + chunk_size - prompt)], dtype=dtypes.int32).realize()
     while len(tokens) < self.max_context:
       n = min(chunk_size, len(tokens) - start)
-      out = self(Tensor([tokens[start:start + n]], dtype=dtypes.int32), position.bind(start) if n == 1 else start,
-                 chosen)
+      at = position.bind(start)
+      if start < prompt: part = given[:, at:at + (length.bind(n) if chunk_size > 1 else 1)]
+      else: part = Tensor([tokens[start:]], dtype=dtypes.int32)
+      out = self(part, at, chosen).realize()
       start += n
       self._cached_tokens = tokens[:start]
-      if start < len(tokens):
-        out.realize()
-        continue
+      if start < len(tokens): continue
       tokens.append(int(out.item()))
       yield tokens[-1]
