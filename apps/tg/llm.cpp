@@ -25,7 +25,7 @@ namespace tg::app {
 namespace {
 
 struct Options {
-  std::string model = "smollm2:135m", device, prompt, system, cache = "float16";
+  std::string model = "smollm2:135m", device, prompt, system, cache = "float32";
   std::vector<std::string> stop;
   int64_t context = 0, max_tokens = -1, seed = -1, prompt_tokens = 512, reply_tokens = 128, threads = 0;
   llm::SamplingOptions sampling;
