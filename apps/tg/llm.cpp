@@ -27,7 +27,7 @@ namespace tg::app {
 namespace {
 
 struct Options {
-  std::string model = "smollm2:135m", device, system, cache = "float16";
+  std::string model = "smollm2:135m", device, system, cache = "float32";
   std::vector<std::string> stop;
   std::optional<std::string> prompt;
   int64_t context = 0, max_tokens = -1, seed = -1, prompt_tokens = 512, reply_tokens = 128, threads = 0, batch = 0;

@@ -27,6 +27,7 @@ void bind_llm_bert(nb::module_& m);
 void bind_llm_tokenizer(nb::module_& m);
 void bind_files(nb::module_& m);
 void bind_language_model(nb::module_& m);
+void bind_adapted_model(nb::module_& m);
 void bind_chat_session(nb::module_& m);
 
 // Families of Tensor methods, added by bind_tensor.

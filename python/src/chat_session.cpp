@@ -88,7 +88,7 @@ void bind_chat_session(nb::module_& m) {
          return ChatSession::open(
              file, {.max_context = max_context, .cache_dtype = dtypes::from_name(cache_dtype), .device = device});
        },
-       "file"_a, "max_context"_a = 0, "cache_dtype"_a = "float16", "device"_a = "")
+       "file"_a, "max_context"_a = 0, "cache_dtype"_a = "float32", "device"_a = "")
       .def("set_system", &ChatSession::set_system, "text"_a)
       .def("clear", &ChatSession::clear)
       .def_prop_ro("can_chat", &ChatSession::can_chat)

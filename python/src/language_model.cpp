@@ -90,7 +90,7 @@ void bind_sampler(nb::module_& m) {
 
 void bind_language_model(nb::module_& m) {
   nb::class_<LanguageModel>(m, "LanguageModel", "A decoder of a GGUF file with the sequences it holds.")
-      .def_static("load", load, "file"_a, "max_context"_a = 0, "max_sequences"_a = 1, "cache_dtype"_a = "float16",
+      .def_static("load", load, "file"_a, "max_context"_a = 0, "max_sequences"_a = 1, "cache_dtype"_a = "float32",
                   "prefill_chunk"_a = 0, "device"_a = "")
       .def_prop_ro("architecture", [](const LanguageModel& l) { return l.config().architecture; })
       .def_prop_ro("name", [](const LanguageModel& l) { return l.config().name; })

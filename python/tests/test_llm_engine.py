@@ -7,7 +7,7 @@ gguf = pytest.importorskip("gguf", reason="models are written by the gguf packag
 torch = pytest.importorskip("torch", reason="the reference is in PyTorch")
 
 from llm_reference import Reference  # noqa: E402
-from tinygrad_cpp import FormatError, Tensor  # noqa: E402
+from tinygrad_cpp import FormatError, GlobalCounters, Tensor  # noqa: E402
 from tinygrad_cpp._core import LanguageModel, Sampler, llm_top_logprobs  # noqa: E402
 
 DIM, HIDDEN, VOCABULARY, HEADS, KV, HEAD = 64, 96, 80, 4, 2, 16
@@ -241,6 +241,26 @@ def test_a_sequence_goes_back_and_is_copied(tmp_path):
   with pytest.raises(ValueError, match=r"\[rewind\] got 12 tokens, expected 0 to 11"): model.rewind(0, 12)
 
 
+@pytest.mark.parametrize("name", ("llama", "gemma2", "mixtral", "qwen35"))
+def test_a_sequence_does_not_depend_on_its_neighbours(name, tmp_path):
+  """In steps of one size bit for bit, whatever the others are and wherever they and it stand; beside steps of another
+  size, which other kernels compute, up to rounding."""
+  model = LanguageModel.load(MODELS[name]().write(tmp_path / "model.gguf"), max_context=128, max_sequences=4)
+  def run(slot, others, alone=False):
+    for s in range(4): model.rewind(s, 0)
+    for s, tokens in others.items(): model.prefill(s, tokens)
+    logits = [model.prefill(slot, TOKENS[:5]).numpy()]
+    for i in range(5, 9):
+      rows = [(slot, TOKENS[i])] + [(s, TOKENS[(i + s) % 20]) for s in others]
+      logits.append(model.decode(rows if not alone else rows[:1]).numpy()[:1])
+    return np.concatenate(logits)
+  for _ in range(3): run(0, {1: [4], 2: [5], 3: [6]})  # from the third on steps are replays
+  first = run(0, {1: TOKENS[:3], 2: TOKENS[3:20], 3: [9]})
+  np.testing.assert_array_equal(first, run(0, {1: LONG[:90], 2: [8, 9], 3: LONG[50:100]}))
+  np.testing.assert_array_equal(first, run(3, {1: LONG[:33], 0: LONG[7:70], 2: [1]}))
+  np.testing.assert_allclose(run(0, {}, alone=True), first, rtol=1e-4, atol=1e-4)
+
+
 def test_recurrent_models_keep_their_last_state_only(tmp_path):
   model = LanguageModel.load(qwen35().write(tmp_path / "m.gguf"), max_context=64, max_sequences=2)
   last = model.prefill(0, TOKENS).numpy()
@@ -254,9 +274,49 @@ def test_recurrent_models_keep_their_last_state_only(tmp_path):
 
 
 def test_half_caches_are_close(tmp_path):
-  exact = small(tmp_path, cache_dtype="float32").prefill_all(0, TOKENS).numpy()
-  half = small(tmp_path).prefill_all(0, TOKENS).numpy()
+  exact = small(tmp_path).prefill_all(0, TOKENS).numpy()
+  half = small(tmp_path, cache_dtype="float16").prefill_all(0, TOKENS).numpy()
   assert 0 < np.abs(exact - half).max() < 0.02
+
+
+LONG = [(7 * i * i + 3 * i) % VOCABULARY for i in range(230)]
+WINDOWS = {
+  "llama": lambda: plain("llama", attention__sliding_window=5),
+  "a window of several blocks": lambda: plain("llama", attention__sliding_window=70),
+  "gemma2, every other layer": gemma2,
+  "gemma3, five of six": gemma3,
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("sequences", (1, 3))
+def test_windows_that_begin_behind_the_first_block(name, sequences, tmp_path):
+  path = WINDOWS[name]().write(tmp_path / "model.gguf")
+  expected = Reference(path).logits(LONG).numpy()
+  model = LanguageModel.load(path, max_context=256, max_sequences=sequences, prefill_chunk=48)
+  s = sequences - 1
+  np.testing.assert_allclose(model.prefill_all(s, LONG[:200]).numpy(), expected[:200], rtol=1e-4, atol=5e-4)
+  if sequences > 1: model.prefill(0, LONG[:3])  # rows whose windows begin at other blocks
+  for i in range(200, 206):
+    rows = model.decode([(s, LONG[i])] + ([(0, LONG[i - 197])] if sequences > 1 else [])).numpy()
+    np.testing.assert_allclose(rows[0], expected[i], rtol=1e-4, atol=5e-4)
+    if sequences > 1: np.testing.assert_allclose(rows[1], expected[i - 197], rtol=1e-4, atol=5e-4)
+
+
+@pytest.mark.parametrize("sequences", (1, 2))
+def test_layers_with_a_window_read_the_window_only(sequences, tmp_path):
+  """By the operations of a step of one token: the counters take sizes that change at their greatest."""
+  def operations(window):
+    path = plain("llama", **({"attention__sliding_window": window} if window else {})).write(tmp_path / "m.gguf")
+    model = LanguageModel.load(path, max_context=256, max_sequences=sequences)
+    for _ in range(4):
+      before = GlobalCounters.global_ops
+      model.decode([(i, 1) for i in range(sequences)])
+    return GlobalCounters.global_ops - before
+  block = 2 * sequences * HEADS * 32 * HEAD * 2 * 2  # products with keys and values in both layers
+  # Of 8 blocks a window of 5 tokens lies in 2 at most, one of 40 in 3.
+  assert operations(0) - operations(5) >= 6 * block
+  assert operations(0) - operations(40) >= 5 * block
 
 
 def test_what_does_not_fit_is_refused_and_changes_nothing(tmp_path):

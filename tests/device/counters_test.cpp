@@ -39,6 +39,24 @@ TEST(Counters, CountWhatRan) {
   EXPECT_EQ(GlobalCounters::kernels + GlobalCounters::ops + GlobalCounters::run_ns + GlobalCounters::disk_hits, 0);
 }
 
+TEST(Counters, KernelsOfSymbolicSizesComeFromTheDisk) {
+  if (!env::CCACHE || Device::default_name() != "CPU") GTEST_SKIP() << "nothing is kept on the disk";
+  const Tensor x = Tensor::arange(1 << 20).to_float().reshape(1 << 10, 1 << 10).realize();
+  const auto sums = [&](int64_t n) {  // the loop over rows is divided among threads
+    const BoundVariable rows = Variable("rows", 2, 1 << 10).bind(n);
+    const Tensor y = x.shrink(std::vector<std::pair<SInt, SInt>>{{0, rows}, {0, 1 << 10}});
+    return (y * 0.0009765625).sum(1).sum().item<float>();
+  };
+  const float expected = sums(100);
+  clear_kernel_cache();
+  clear_schedule_cache();
+  GlobalCounters::reset();
+  EXPECT_EQ(sums(100), expected);
+  EXPECT_EQ(GlobalCounters::compiled, 0);
+  EXPECT_GT(GlobalCounters::disk_hits, 0);
+  EXPECT_GT(sums(900), expected);
+}
+
 TEST(Counters, EverySettingThatChangesCodeIsPartOfTheKey) {
   const Hash128 plain = codegen_settings_hash();
   for (const Context::Setting& s :

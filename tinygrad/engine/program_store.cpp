@@ -5,15 +5,17 @@
 #include <link.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "tinygrad/base/binary.h"
 #include "tinygrad/base/disk_cache.h"
 #include "tinygrad/base/env.h"
+#include "tinygrad/uop/serialize.h"
 
 namespace tg {
 namespace {
-constexpr uint32_t kMagic = 0x32504754;  // "TGP2"
+constexpr uint32_t kMagic = 0x33504754;  // "TGP3"
 constexpr const char* kTable = "program";
 
 struct Search {
@@ -72,19 +74,29 @@ std::shared_ptr<Program> read_program(ByteReader& r) {
   }
   for (size_t n = r.size(8); n > 0; n--) p->vars.push_back(r.text());
   p->applied_opts = read_opts(r);
-  const auto extent = r.value<int64_t>();
+  p->arena = std::make_shared<Arena>();
+  {
+    ArenaScope scope(*p->arena);
+    const UOps roots = read_graph(r);
+    r.check(roots.size() == 1 && (!roots[0] || is_size_expression(roots[0])),
+            "an extent that is no integer expression");
+    p->thread_extent = roots[0];
+  }
   p->estimates = r.value<Estimates>();
   const std::string binary = r.text();
   r.check(r.left() == 0 && !binary.empty(), "more or less than a program");
   p->binary.assign(binary.begin(), binary.end());
-  p->arena = std::make_shared<Arena>();
-  if (extent >= 0) {
-    ArenaScope scope(*p->arena);
-    p->thread_extent = UOp::constant(extent);
-  }
   return p;
 }
 }  // namespace
+
+bool is_size_expression(UOp u) {
+  const UOps nodes = u.toposort();
+  return std::all_of(nodes.begin(), nodes.end(), [](UOp n) {
+    return n.in(groups::kAlu | Ops::CONST | Ops::PARAM) && n.dtype().is_int() &&
+           (!n.is_const() || n.arg_kind() == ArgKind::kInt);
+  });
+}
 
 std::shared_ptr<Program> load_stored_program(const std::string& key) {
   if (!env::CCACHE || build_identity().empty()) return {};
@@ -98,7 +110,6 @@ std::shared_ptr<Program> load_stored_program(const std::string& key) {
 
 void store_program(const std::string& key, const Program& p) {
   if (!env::CCACHE || build_identity().empty()) return;
-  if (p.thread_extent && !p.thread_extent.is_const()) return;
   ByteWriter w;
   w.value(kMagic);
   w.text(build_identity());
@@ -109,7 +120,10 @@ void store_program(const std::string& key, const Program& p) {
   w.size(p.vars.size());
   for (const std::string& v : p.vars) w.text(v);
   write_opts(w, p.applied_opts);
-  w.value<int64_t>(p.thread_extent ? static_cast<int64_t>(p.thread_extent.const_int()) : -1);
+  {
+    ArenaScope scope(*p.arena);
+    write_graph(w, {p.thread_extent});
+  }
   w.value(p.estimates);
   w.text({reinterpret_cast<const char*>(p.binary.data()), p.binary.size()});
   disk_cache::put(kTable, key, w.bytes);

@@ -15,7 +15,10 @@ const std::string& build_identity();
 /// Returns a stored program without its graph: all that Device::load needs. Empty when it is absent, of another build
 /// or damaged.
 std::shared_ptr<Program> load_stored_program(const std::string& key);
-/// Stores a compiled program, unless its launch dimensions are symbolic.
+/// Stores a compiled program.
 void store_program(const std::string& key, const Program& p);
+
+/// Whether a graph that was read is arithmetic on integers and variables, as sizes of launches are.
+bool is_size_expression(UOp u);
 
 }  // namespace tg

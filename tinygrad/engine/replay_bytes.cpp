@@ -5,6 +5,7 @@
 
 #include "tinygrad/base/contains.h"
 #include "tinygrad/base/env.h"
+#include "tinygrad/engine/program_store.h"
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/runtime/cpu_detect.h"
 #include "tinygrad/runtime/device.h"
@@ -94,10 +95,7 @@ void read_graphs(ByteReader& r, Program& p) {
   r.check(roots.size() >= 7, "a kernel without its sizes");
   for (size_t i = 0; i < 7; i++) {
     if (!roots[i]) continue;
-    for (UOp u : roots[i].toposort())
-      r.check(u.in(groups::kAlu | Ops::CONST | Ops::PARAM) && u.dtype().is_int() &&
-                  (!u.is_const() || u.arg_kind() == ArgKind::kInt),
-              "a size that is no integer expression");
+    r.check(is_size_expression(roots[i]), "a size that is no integer expression");
     (i == 0 ? p.thread_extent : i < 4 ? p.global_size[i - 1] : p.local_size[i - 4]) = roots[i];
   }
   p.insts.assign(roots.begin() + 7, roots.end());

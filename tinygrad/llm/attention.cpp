@@ -11,9 +11,9 @@ namespace {
 
 /// Bool (batch, 1, 1, time, blocks, kCacheBlock): the row sees the position.
 Tensor seen(const StepRows& rows, int64_t window) {
-  const TensorOptions integer{.dtype = dtypes::int32};
-  const Tensor keys = Tensor::arange_symbolic(0, rows.blocks, 1, integer).reshape(Shape{rows.blocks, 1}) * kCacheBlock +
-                      Tensor::arange(kCacheBlock, integer);
+  const Tensor inside = Tensor::arange(kCacheBlock, {.dtype = dtypes::int32});
+  const Tensor blocks = rows.block_numbers();
+  const Tensor keys = blocks.reshape(Shape{blocks.shape(0), 1, 1, 1, rows.blocks, 1}) * kCacheBlock + inside;
   const Tensor at = rows.positions.reshape(Shape{rows.positions.shape(0), 1, 1, rows.positions.shape(1), 1, 1});
   const Tensor before = keys <= at;
   return window == 0 ? before : before & (keys > at - window);
@@ -107,11 +107,11 @@ Tensor Attention::operator()(const Tensor& x, const StepContext& step) {
     h.q = rope_->turn(h.q, rows);
     h.k = rope_->turn(h.k, rows);
   }
-  const KeyValueCache::Filled kv = cache_.write(step.rows, h.k, h.v);
+  const StepRows& read = layer_.window == 0 ? step.rows : step.windowed;
+  const KeyValueCache::Filled kv = cache_.write(read, h.k, h.v);
   const double scale =
       config_.attention_scale != 0 ? config_.attention_scale : 1 / std::sqrt(static_cast<double>(config_.head_dim));
-  const Tensor y =
-      attend(h.q, kv.keys, kv.values, step.rows, {scale, config_.attention_softcap, layer_.window}).flatten(-2);
+  const Tensor y = attend(h.q, kv.keys, kv.values, read, {scale, config_.attention_softcap, layer_.window}).flatten(-2);
   return out_(h.gate.defined() ? y * h.gate.sigmoid() : y);
 }
 

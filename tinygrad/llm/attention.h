@@ -13,6 +13,7 @@ namespace tg::llm {
 /// What every layer of a step is told.
 struct StepContext {
   StepRows rows;
+  StepRows windowed;                 ///< the same rows, reading the blocks that windows reach
   RopeTable::Rows rope, rope_local;  ///< undefined without rotary positions
   Tensor valid;                      ///< bool (batch, time): the row is a token
   Tensor last;                       ///< int32 (batch): the number of the last token's row

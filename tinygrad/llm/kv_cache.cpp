@@ -36,12 +36,22 @@ Tensor write_rows(const Tensor& storage, const Tensor& values, const StepRows& r
                        [transposed](const UOps& p) { return store_rows(p, transposed); })[0];
 }
 
-/// Returns the first `blocks` blocks of the step's sequences.
-Tensor filled(const Tensor& storage, const StepRows& rows) {
+/// Returns the blocks that are read of the step's sequences.
+Tensor read_blocks(const Tensor& storage, const StepRows& rows) {
+  if (rows.first.defined())  // (batch, blocks, heads, ...) by sequence and number of the block
+    return storage.permute(0, 2, 1, 3, 4)(rows.sequences.unsqueeze(1), rows.block_numbers()).permute(0, 2, 1, 3, 4);
   std::vector<std::pair<SInt, SInt>> ranges;
   for (size_t i = 0; i < storage.shape().size(); i++) ranges.emplace_back(0, i == 2 ? rows.blocks : storage.shape()[i]);
   const Tensor open = storage.shrink(ranges);
   return storage.shape(0) == 1 && rows.sequences.shape(0) == 1 ? open : open[rows.sequences];
+}
+
+/// Returns rows (batch, time, heads, dim) as they would lie in a storage of the first `blocks` blocks.
+Tensor as_blocks(const Tensor& rows, int64_t blocks, bool transposed) {
+  const int64_t time = rows.shape(1), heads = rows.shape(2), dim = rows.shape(3);
+  const std::vector<std::pair<SInt, SInt>> missing{{0, 0}, {0, blocks * kCacheBlock - time}, {0, 0}, {0, 0}};
+  const Tensor split = rows.pad(missing).reshape(Shape{rows.shape(0), blocks, kCacheBlock, heads, dim});
+  return (transposed ? split.permute(0, 3, 1, 4, 2) : split.permute(0, 3, 1, 2, 4)).contiguous();
 }
 
 void copy_blocks(const Tensor& storage, int64_t from, int64_t to, int64_t blocks) {
@@ -51,6 +61,11 @@ void copy_blocks(const Tensor& storage, int64_t from, int64_t to, int64_t blocks
 }
 
 }  // namespace
+
+Tensor StepRows::block_numbers() const {
+  const Tensor numbers = Tensor::arange_symbolic(0, blocks, 1, {.dtype = dtypes::int32}).unsqueeze(0);
+  return first.defined() ? first.unsqueeze(1) + numbers : numbers;
+}
 
 Tensor zeroed(const Shape& shape, DType dtype, const std::string& device) {
   if (!Device::get(device).host_visible())
@@ -65,14 +80,20 @@ Tensor zeroed(const Shape& shape, DType dtype, const std::string& device) {
 }
 
 KeyValueCache::KeyValueCache(const Sizes& s, DType dtype, const std::string& device) : sizes_(s) {
+  if (s.sequences == 0) return;
   keys_ = zeroed({s.sequences, s.heads, s.blocks, s.head_dim, kCacheBlock}, dtype, device);
   if (s.value_dim != 0) values_ = zeroed({s.sequences, s.heads, s.blocks, kCacheBlock, s.value_dim}, dtype, device);
 }
 
 KeyValueCache::Filled KeyValueCache::write(const StepRows& rows, const Tensor& keys, const Tensor& values) const {
   Filled f;
-  f.keys = filled(write_rows(keys_, keys, rows, true), rows);
-  if (values_.defined()) f.values = filled(write_rows(values_, values, rows, false), rows);
+  if (sizes_.sequences == 0) {
+    f.keys = as_blocks(keys, rows.blocks.value(), true);
+    if (sizes_.value_dim != 0) f.values = as_blocks(values, rows.blocks.value(), false);
+    return f;
+  }
+  f.keys = read_blocks(write_rows(keys_, keys, rows, true), rows);
+  if (values_.defined()) f.values = read_blocks(write_rows(values_, values, rows, false), rows);
   return f;
 }
 

@@ -10,12 +10,16 @@ namespace tg::llm {
 /// How many adjacent positions a block holds: what is attended to is filled up to a multiple of this.
 inline constexpr int64_t kCacheBlock = 32;
 
-/// Which rows a step computes: `time` tokens for each of `batch` sequences.
+/// Which rows a step computes, `time` tokens for each of `batch` sequences, and what they read of the cache.
 struct StepRows {
   Tensor
       positions;  ///< int32 (batch, time): of the token in its sequence; `capacity` or more: no token, nothing is kept
-  Tensor sequences;  ///< int32 (batch): slots of the cache
-  SInt blocks;       ///< how many blocks of positions the sequences fill, this step's tokens included
+  Tensor sequences;  ///< int32 (batch): slots of the cache; undefined: the rows see each other, and nothing is kept
+  Tensor first;      ///< int32 (batch): the first block that is read; undefined: 0
+  SInt blocks;       ///< how many blocks are read of each sequence, those with this step's tokens included
+
+  /// Int32 (batch or 1, blocks): the numbers of the blocks that are read.
+  Tensor block_numbers() const;
 };
 
 /// Zeroed memory that takes room when it is touched (CPU), or at once (other devices).
@@ -26,18 +30,19 @@ Tensor zeroed(const Shape& shape, DType dtype, const std::string& device);
 class KeyValueCache {
  public:
   struct Sizes {
-    int64_t sequences = 1, heads = 1, blocks = 1, head_dim = 1, value_dim = 1;  ///< value_dim 0: keys only
+    int64_t sequences = 1;                                       ///< 0: nothing is kept
+    int64_t heads = 1, blocks = 1, head_dim = 1, value_dim = 1;  ///< value_dim 0: keys only
   };
   KeyValueCache(const Sizes& sizes, DType dtype, const std::string& device);
 
-  /// The filled blocks of the step's sequences.
+  /// The blocks that are read of the step's sequences.
   struct Filled {
     Tensor keys;    ///< (batch, heads, blocks, head_dim, kCacheBlock)
     Tensor values;  ///< (batch, heads, blocks, kCacheBlock, value_dim); undefined without values
   };
   /// Writes keys (batch, time, heads, head_dim) and values (batch, time, heads, value_dim) at their positions, as part
   /// of the step that is being built, and returns what its queries can see. What is returned must be used: the writes
-  /// belong to it.
+  /// belong to it. A cache of no sequences returns the rows themselves, which can be differentiated.
   [[nodiscard]] Filled write(const StepRows& rows, const Tensor& keys, const Tensor& values) const;
 
   const Sizes& sizes() const { return sizes_; }

@@ -1,15 +1,14 @@
-/// \file The decoder: layers, steps of compiled shapes, and the book of sequences.
+/// \file The decoder: steps of compiled shapes, and the book of sequences.
 #include "tinygrad/llm/language_model.h"
 
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/error.h"
-#include "tinygrad/llm/attention.h"
-#include "tinygrad/llm/delta_net.h"
-#include "tinygrad/llm/feed_forward.h"
+#include "tinygrad/llm/decoder_network.h"
 #include "tinygrad/tensor/jit/jit.h"
 
 namespace tg::llm {
@@ -17,59 +16,7 @@ namespace {
 
 constexpr int64_t kDefaultContext = 4096;  // of models that were trained for more
 constexpr int64_t kMaxSequences = 1024;
-constexpr int64_t kShortChunk = 32, kLongChunk = 256;  // tokens of a prompt computed at once
-
-/// One layer: norms, what mixes tokens, and a feed-forward network.
-class Layer {
- public:
-  Layer(const Weights& w, int64_t number, const RopeTables& ropes, const CacheOptions& cache);
-  Tensor operator()(const Tensor& x, const StepContext& step) const;
-  Mixer& mixer() const { return *mixer_; }
-
- private:
-  Tensor feed_forward(const Tensor& x) const { return experts_ ? (*experts_)(x) : (*dense_)(x); }
-  Tensor residual(const Tensor& x, const Tensor& y, const std::optional<Norm>& norm) const;
-
-  const ModelConfig& config_;
-  std::optional<Norm> before_mixer_, before_network_, after_mixer_, after_network_;
-  std::unique_ptr<Mixer> mixer_;
-  std::optional<DenseNetwork> dense_;
-  std::optional<ExpertNetwork> experts_;
-};
-
-Layer::Layer(const Weights& w, int64_t number, const RopeTables& ropes, const CacheOptions& cache)
-    : config_(w.config()) {
-  const ModelConfig& c = config_;
-  const LayerConfig& layer = c.layers[static_cast<size_t>(number)];
-  const std::string p = str("blk.", number, ".");
-  before_mixer_ = w.find_norm(p + "attn_norm", c.dim);
-  before_network_ = w.find_norm(p + "ffn_norm", c.dim);
-  std::optional<Norm> post = w.find_norm(p + "post_attention_norm", c.dim);
-  (c.post_norm_is_ffn_norm ? before_network_ : after_mixer_) = post;
-  after_network_ = w.find_norm(p + "post_ffw_norm", c.dim);
-  // Layers without any weight of a norm have norms without weights.
-  if (!before_mixer_ && !after_mixer_) before_mixer_ = Norm{c.norm, c.norm_eps, {}, {}};
-  if (!before_network_ && !after_network_ && !c.parallel_blocks) before_network_ = Norm{c.norm, c.norm_eps, {}, {}};
-  mixer_ = layer.recurrent         ? make_delta_net(w, p, cache.sequences)
-           : c.latent.kv_rank != 0 ? make_latent_attention(w, p, layer, ropes, cache)
-                                   : make_attention(w, p, layer, ropes, cache);
-  if (layer.experts) experts_.emplace(w, p);
-  else dense_.emplace(w, p, "", layer.hidden_dim);
-}
-
-Tensor Layer::residual(const Tensor& x, const Tensor& y, const std::optional<Norm>& norm) const {
-  const Tensor added = norm ? (*norm)(y) : y;
-  return (x + (config_.residual_scale == 1 ? added : added * config_.residual_scale)).contiguous();
-}
-
-Tensor Layer::operator()(const Tensor& x, const StepContext& step) const {
-  const Tensor in = before_mixer_ ? (*before_mixer_)(x) : x;
-  const Tensor mixed = (*mixer_)(in, step);
-  if (config_.parallel_blocks)
-    return residual(x, mixed + feed_forward(before_network_ ? (*before_network_)(x) : in), std::nullopt);
-  const Tensor h = residual(x, mixed, after_mixer_);
-  return residual(h, feed_forward(before_network_ ? (*before_network_)(h) : h), after_network_);
-}
+constexpr int64_t kChunks[] = {8, 32, 256};  // tokens of a prompt computed at once
 
 /// What a step gives back.
 enum class StepResult : uint8_t { kNothing, kLast, kAll, kHidden };
@@ -85,9 +32,18 @@ struct StepInput {
   std::vector<int32_t> sequences, last;    ///< (batch)
 };
 
-/// A step of tokens, positions, sequences and last rows; the variable is the number of filled blocks.
-using StepFunction =
-    std::function<Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const BoundVariable&)>;
+/// What changes from step to step: tensors of a StepInput, the first blocks that windows reach, and how many blocks the
+/// sequences fill and windows reach.
+struct StepArguments {
+  Tensor tokens, positions, sequences, last, first;
+  BoundVariable blocks, window_blocks;
+  template <class F> void visit_tensors(F&& f) {
+    for (Tensor* t : {&tokens, &positions, &sequences, &last, &first}) f(*t);
+    f(blocks);
+    f(window_blocks);
+  }
+};
+using StepFunction = std::function<Tensor(const StepArguments&)>;
 
 class Decoder : public LanguageModel {
  public:
@@ -113,34 +69,21 @@ class Decoder : public LanguageModel {
   void append(int64_t s, std::span<const int32_t> tokens, StepResult last_result,
               const std::function<void(int64_t)>& seen);
   std::vector<float> rows_of(int64_t s, std::span<const int32_t> tokens, StepResult result, int64_t width);
-  Tensor forward(const StepShape& shape, const Tensor& tokens, const StepContext& step) const;
-  void run(const StepShape& shape, const StepInput& in, int64_t filled);
+  Tensor forward(const StepShape& shape, const StepArguments& a) const;
+  StepArguments arguments(const StepShape& shape, const StepInput& in) const;
+  void run(const StepShape& shape, const StepInput& in);
   std::span<const float> logits() const { return logits_.data<float>(); }
 
   ModelConfig config_;
   ModelOptions options_;
   int64_t weight_bytes_ = 0, capacity_ = 0;
-  PackedMatrix embeddings_;
-  Tensor position_embeddings_;
-  std::optional<Norm> embedding_norm_, output_norm_;
-  Projection output_;
-  RopeTables ropes_;
-  std::vector<Layer> layers_;
+  int64_t window_ = 0;  ///< of layers that have one smaller than the context; 0: there are none
+  std::optional<DecoderNetwork> network_;
   std::vector<std::vector<int32_t>> sequences_;
   std::map<StepShape, Jit<StepFunction>> steps_;
   Tensor logits_;  ///< of the last step
   mutable std::recursive_mutex mutex_;
 };
-
-/// Returns the factors a file brings for the frequencies of pairs; empty: none.
-std::vector<float> frequency_factors(const Weights& w, int64_t max_context) {
-  const ModelConfig& c = w.config();
-  const char* name = "rope_freqs.weight";
-  if (c.rope.scaling == RopeScaling::kLongRope)
-    name = max_context > c.rope.original_context ? "rope_factors_long.weight" : "rope_factors_short.weight";
-  if (!w.has(name)) return {};
-  return w.vector(name, c.rope.dims / 2).to_vector<float>();
-}
 
 Decoder::Decoder(const io::GgufFile& file, ModelConfig config, const ModelOptions& o)
     : config_(std::move(config)), options_(o) {
@@ -159,33 +102,16 @@ Decoder::Decoder(const io::GgufFile& file, ModelConfig config, const ModelOption
   capacity_ = blocks * kCacheBlock;
   sequences_.resize(static_cast<size_t>(o.max_sequences));
 
-  const Weights w(file, c, o.device);
+  for (const LayerConfig& l : c.layers)
+    if (l.window < capacity_) window_ = std::max(window_, l.window);
   for (const io::GgufTensor& t : file.tensors()) weight_bytes_ += static_cast<int64_t>(t.bytes);
-  embeddings_ = w.matrix("token_embd.weight", {c.vocab_size, c.dim});
-  if (c.learned_positions) {
-    const std::vector<int64_t> size = w.shape("position_embd.weight");
-    TG_CHECK(FormatError, !size.empty() && size[0] >= c.trained_context, "[gguf] ", file.metadata().file(),
-             ": position_embd.weight has fewer rows than the context of ", c.trained_context);
-    TG_CHECK(ValueError, options_.max_context <= size[0], "[llm] got max_context ", options_.max_context,
-             ", expected at most the ", size[0], " positions the model knows");
-    position_embeddings_ = w.values("position_embd.weight", {size[0], c.dim});
-  }
-  embedding_norm_ = w.find_norm("token_embd_norm", c.dim);
-  output_norm_ = w.has("output_norm.weight") ? w.norm("output_norm", c.dim) : Norm{c.norm, c.norm_eps, {}, {}};
-  output_ = w.has("output.weight") ? w.projection("output", c.vocab_size, c.dim) : Projection{embeddings_, Tensor()};
-  if (c.rope.pairs != RopePairs::kNone) {
-    ropes_.all.emplace(rope_frequencies(c.rope, frequency_factors(w, options_.max_context)), c.rope.pairs, capacity_,
-                       o.device);
-    if (std::any_of(c.layers.begin(), c.layers.end(), [](const LayerConfig& l) { return l.local_rope; }))
-      ropes_.local.emplace(rope_frequencies(c.rope_local), c.rope_local.pairs, capacity_, o.device);
-  }
-  const CacheOptions cache{o.max_sequences, blocks, o.cache_dtype};
-  for (int64_t i = 0; i < c.blocks(); i++) layers_.emplace_back(w, i, ropes_, cache);
+  network_.emplace(Weights(file, c, o.device), options_.max_context,
+                   CacheOptions{o.max_sequences, blocks, o.cache_dtype});
 }
 
 int64_t Decoder::cache_bytes() const {
   int64_t sum = 0;
-  for (const Layer& l : layers_) sum += l.mixer().cache_bytes();
+  for (const DecoderLayer& l : network_->layers()) sum += l.mixer().cache_bytes();
   return sum;
 }
 
@@ -215,7 +141,7 @@ void Decoder::copy(int64_t from, int64_t to, int64_t tokens) {
            config_.has_recurrent_layer() ? "0 or " : "0 to ", position(from));
   if (from == to) return rewind(to, tokens);
   if (tokens > 0)
-    for (const Layer& l : layers_) l.mixer().copy(from, to, tokens);
+    for (const DecoderLayer& l : network_->layers()) l.mixer().copy(from, to, tokens);
   const std::vector<int32_t>& held = sequences_[static_cast<size_t>(from)];
   sequences_[static_cast<size_t>(to)].assign(held.begin(), held.begin() + tokens);
 }
@@ -232,7 +158,8 @@ void Decoder::check_tokens(int64_t s, std::span<const int32_t> tokens, const cha
 int64_t Decoder::chunk_for(int64_t left) const {
   if (options_.prefill_chunk != 0) return options_.prefill_chunk;
   if (left == 1) return 1;
-  return std::min(left <= kShortChunk ? kShortChunk : kLongChunk, capacity_);
+  const auto* chunk = std::find_if(std::begin(kChunks), std::end(kChunks) - 1, [&](int64_t c) { return left <= c; });
+  return std::min(*chunk, capacity_);
 }
 
 /// Computes tokens chunk by chunk; `seen` is told how many rows of each chunk are tokens, when logits() has what
@@ -251,7 +178,7 @@ void Decoder::append(int64_t s, std::span<const int32_t> tokens, StepResult last
     in.positions.resize(static_cast<size_t>(time), static_cast<int32_t>(capacity_));
     in.sequences = {static_cast<int32_t>(s)};
     in.last = {static_cast<int32_t>(count - 1)};
-    run({1, time, wanted ? last_result : StepResult::kNothing}, in, static_cast<int64_t>(held.size() + count));
+    run({1, time, wanted ? last_result : StepResult::kNothing}, in);
     held.insert(held.end(), tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(count));
     tokens = tokens.subspan(count);
     if (wanted && seen) seen(static_cast<int64_t>(count));
@@ -302,13 +229,10 @@ std::span<const float> Decoder::decode(std::span<const NextToken> next) {
   while (batch < static_cast<int64_t>(next.size())) batch *= 2;
   batch = std::min(batch, max_sequences());
   StepInput in;
-  int64_t filled = 1;
   for (const NextToken& n : next) {
-    const int64_t at = position(n.sequence);
     in.tokens.push_back(n.token);
-    in.positions.push_back(static_cast<int32_t>(at));
+    in.positions.push_back(static_cast<int32_t>(position(n.sequence)));
     in.sequences.push_back(static_cast<int32_t>(n.sequence));
-    filled = std::max(filled, at + 1);
   }
   // Rows without a sequence: a slot that no row uses, so that what recurrent layers write there changes nothing.
   for (int64_t s = 0; static_cast<int64_t>(in.tokens.size()) < batch; s++) {
@@ -318,52 +242,66 @@ std::span<const float> Decoder::decode(std::span<const NextToken> next) {
     in.sequences.push_back(static_cast<int32_t>(s));
   }
   in.last.assign(static_cast<size_t>(batch), 0);
-  run({batch, 1, StepResult::kLast}, in, filled);
+  run({batch, 1, StepResult::kLast}, in);
   for (const NextToken& n : next) sequences_[static_cast<size_t>(n.sequence)].push_back(n.token);
   return logits().first(next.size() * static_cast<size_t>(vocab_size()));
 }
 
-Tensor Decoder::forward(const StepShape& shape, const Tensor& tokens, const StepContext& step) const {
-  const ModelConfig& c = config_;
-  Tensor x = embeddings_.rows(tokens);
-  if (c.embedding_scale != 1) x = x * c.embedding_scale;
-  if (position_embeddings_.defined()) x = x + position_embeddings_[step.rows.positions];
-  if (embedding_norm_) x = (*embedding_norm_)(x);
-  x = x.contiguous();
-  for (const Layer& layer : layers_) x = layer(x, step);
+/// Layers are computed one by one: all of one kind find the schedule of the first, and its memory.
+Tensor Decoder::forward(const StepShape& shape, const StepArguments& a) const {
+  const StepRows rows{a.positions, a.sequences, {}, a.blocks};
+  const StepRows windowed = window_ == 0 ? rows : StepRows{a.positions, a.sequences, a.first, a.window_blocks};
+  StepContext step = network_->context(rows, windowed, a.last);
+  for (Tensor* t : {&step.rope.cos, &step.rope.sin, &step.rope_local.cos, &step.rope_local.sin})
+    if (t->defined()) *t = t->contiguous().realize();
+  Tensor x = network_->embed(a.tokens, step).realize();
+  for (const DecoderLayer& layer : network_->layers()) x = layer(x, step).realize();
   if (shape.result == StepResult::kNothing) return x;
   if (shape.result == StepResult::kLast && shape.time > 1)
     x = x(Tensor::arange(shape.batch, {.dtype = dtypes::int32}), step.last);
-  const Tensor hidden = (*output_norm_)(x.reshape(-1, c.dim));
-  if (shape.result == StepResult::kHidden) return hidden.cast(dtypes::float32);
-  Tensor y = output_(hidden);
-  if (c.logit_scale != 1) y = y * c.logit_scale;
-  return c.logit_softcap == 0 ? y : (y / c.logit_softcap).tanh() * c.logit_softcap;
+  x = x.flatten(0, -2);
+  const Tensor y = shape.result == StepResult::kHidden ? network_->hidden(x) : network_->logits(x);
+  return y.contiguous().realize();
 }
 
-/// Computes one step, captured once for each shape. `filled`: how many positions of a sequence hold tokens afterwards,
-/// at most.
-void Decoder::run(const StepShape& shape, const StepInput& in, int64_t filled) {
-  logits_ = Tensor();
-  auto at = steps_.find(shape);
-  if (at == steps_.end()) {
-    const StepFunction body = [this, shape](const Tensor& tokens, const Tensor& positions, const Tensor& sequences,
-                                            const Tensor& last, const BoundVariable& blocks) {
-      StepContext step{{positions, sequences, blocks}, {}, {}, positions < capacity_, last};
-      if (ropes_.all) step.rope = ropes_.all->rows(positions);
-      if (ropes_.local) step.rope_local = ropes_.local->rows(positions);
-      return forward(shape, tokens, step).contiguous().realize();
-    };
-    at = steps_.emplace(shape, jit(body, {.name = "language model step"})).first;
+StepArguments Decoder::arguments(const StepShape& shape, const StepInput& in) const {
+  int64_t filled = 1, reached = 1;  // positions; blocks of a window
+  std::vector<int32_t> first;       // by row: the first block that a window reaches
+  for (int64_t b = 0; b < shape.batch; b++) {
+    const auto row = std::span(in.positions).subspan(static_cast<size_t>(b * shape.time));
+    int64_t last = -1;
+    for (const int32_t p : row.first(static_cast<size_t>(shape.time)))
+      if (p < capacity_) last = std::max<int64_t>(last, p);
+    filled = std::max(filled, last + 1);
+    const int64_t from = last < 0 ? 0 : std::max<int64_t>(0, row[0] - window_ + 1) / kCacheBlock;
+    first.push_back(static_cast<int32_t>(from));
+    reached = std::max(reached, std::max<int64_t>(last, 0) / kCacheBlock - from + 1);
   }
   const auto tensor = [&](const std::vector<int32_t>& v, const Shape& s) {
     return Tensor::from(v, s, {.device = options_.device});
   };
   const Shape rows{shape.batch, shape.time}, each{shape.batch};
-  const BoundVariable blocks =
-      Variable("blocks", 1, capacity_ / kCacheBlock).bind((filled + kCacheBlock - 1) / kCacheBlock);
-  logits_ = at->second(tensor(in.tokens, rows), tensor(in.positions, rows), tensor(in.sequences, each),
-                       tensor(in.last, each), blocks);
+  const int64_t all = capacity_ / kCacheBlock;
+  // The greatest number of blocks that `time` tokens with their windows lie in, wherever the first of them is.
+  const int64_t most = std::clamp<int64_t>((window_ + shape.time + kCacheBlock - 3) / kCacheBlock + 1, 2, all);
+  return {tensor(in.tokens, rows),
+          tensor(in.positions, rows),
+          tensor(in.sequences, each),
+          tensor(in.last, each),
+          tensor(first, each),
+          Variable("blocks", 1, all).bind((filled + kCacheBlock - 1) / kCacheBlock),
+          Variable("window_blocks", 1, window_ == 0 ? all : most).bind(window_ == 0 ? 1 : reached)};
+}
+
+/// Computes one step, captured once for each shape.
+void Decoder::run(const StepShape& shape, const StepInput& in) {
+  logits_ = Tensor();
+  auto at = steps_.find(shape);
+  if (at == steps_.end()) {
+    const StepFunction body = [this, shape](const StepArguments& a) { return forward(shape, a); };
+    at = steps_.emplace(shape, jit(body, {.name = "language model step"})).first;
+  }
+  logits_ = at->second(arguments(shape, in));
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ namespace tg::llm {
 struct ModelOptions {
   int64_t max_context = 0;              ///< tokens a sequence can hold; 0: what the model was trained for, at most 4096
   int64_t max_sequences = 1;            ///< sequences the cache has room for
-  DType cache_dtype = dtypes::float16;  ///< of keys and values: float16 or float32
+  DType cache_dtype = dtypes::float32;  ///< of keys and values: float32, or float16 at a small loss of accuracy
   int64_t prefill_chunk = 0;            ///< tokens of a prompt computed at once; 0: chosen by the length of the prompt
   std::string device = {};              ///< empty: the default device
 };

@@ -81,7 +81,7 @@ struct RecurrentConfig {
 struct LayerConfig {
   int64_t heads = 0, kv_heads = 0;
   int64_t hidden_dim = 0;  ///< of a dense feed-forward network
-  int64_t window = 0;      ///< how many tokens a query sees, itself included; 0: all before it
+  int64_t window = 0;      ///< how many tokens a query sees, itself included, the same in all layers; 0: all
   bool rope = true;
   bool local_rope = false;  ///< turned as `rope_local` says
   bool recurrent = false;

@@ -19,7 +19,10 @@ Tensor PackedMatrix::rows(const Tensor& indices) const {
   return io::ggml_dequantize(chosen, type).reshape(out);
 }
 
-Tensor Projection::operator()(const Tensor& x) const { return x.linear(weight.values().transpose(0, 1), bias); }
+Tensor Projection::operator()(const Tensor& x) const {
+  const Tensor y = x.linear(weight.values().transpose(0, 1), bias);
+  return adapter ? y + (*adapter)(x) : y;
+}
 
 Tensor Norm::operator()(const Tensor& x) const {
   Tensor y = kind == NormKind::kRms ? x * (x.square().mean(-1, true) + eps).rsqrt() : x.layernorm(-1, eps);
@@ -55,7 +58,8 @@ Tensor Weights::find_vector(const std::string& name, int64_t size) const {
 }
 
 Projection Weights::projection(const std::string& name, int64_t out, int64_t in) const {
-  return {matrix(name + ".weight", {out, in}), find_vector(name + ".bias", out)};
+  return {matrix(name + ".weight", {out, in}), find_vector(name + ".bias", out),
+          adapters_ ? adapters_->make(name, out, in) : nullptr};
 }
 Projection Weights::find_projection(const std::string& name, int64_t out, int64_t in) const {
   return has(name + ".weight") ? projection(name, out, in) : Projection();

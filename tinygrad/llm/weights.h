@@ -1,10 +1,12 @@
 /// \file Weights of a model by name, with the shapes its configuration asks for, and the small layers made of them.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "tinygrad/io/gguf.h"
+#include "tinygrad/llm/low_rank_adapter.h"
 #include "tinygrad/llm/model_config.h"
 #include "tinygrad/tensor/tensor.h"
 
@@ -21,10 +23,11 @@ struct PackedMatrix {
   Tensor rows(const Tensor& indices) const;  ///< values of the entries of axis 0 that integers name, float32
 };
 
-/// x @ weight^T + bias.
+/// x @ weight^T + bias, and what an adapter adds.
 struct Projection {
   PackedMatrix weight;  ///< (out, in)
-  Tensor bias;          ///< (out), or undefined
+  Tensor bias = {};     ///< (out), or undefined
+  std::shared_ptr<const LowRankAdapter> adapter = {};
   bool defined() const { return weight.defined(); }
   int64_t outputs() const { return weight.shape[0].value(); }
   Tensor operator()(const Tensor& x) const;
@@ -42,8 +45,9 @@ struct Norm {
 /// those without `find_` also for one that is missing.
 class Weights {
  public:
-  Weights(const io::GgufFile& file, const ModelConfig& config, std::string device)
-      : file_(file), config_(config), device_(std::move(device)) {}
+  /// `adapters`, where given, makes those of projections.
+  Weights(const io::GgufFile& file, const ModelConfig& config, std::string device, AdapterSet* adapters = nullptr)
+      : file_(file), config_(config), device_(std::move(device)), adapters_(adapters) {}
 
   bool has(const std::string& name) const { return file_.contains(name); }
   /// The sizes of a tensor; empty: there is none.
@@ -61,12 +65,14 @@ class Weights {
 
   const ModelConfig& config() const { return config_; }
   const std::string& device() const { return device_; }
+  std::string file() const { return file_.metadata().file(); }
 
  private:
   const io::GgufTensor& checked(const std::string& name, const Shape& shape) const;
   const io::GgufFile& file_;
   const ModelConfig& config_;
   std::string device_;
+  AdapterSet* adapters_;
 };
 
 }  // namespace tg::llm

@@ -1,5 +1,5 @@
 """Language models."""
-from .._core import BertModel, StreamDecoder, Tokenizer
+from .._core import AdaptedModel, BertModel, StreamDecoder, Tokenizer
 from .tokenizer import SimpleTokenizer
 
-__all__ = ["BertModel", "SimpleTokenizer", "StreamDecoder", "Tokenizer"]
+__all__ = ["AdaptedModel", "BertModel", "SimpleTokenizer", "StreamDecoder", "Tokenizer"]

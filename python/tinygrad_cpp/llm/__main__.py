@@ -20,7 +20,7 @@ def parse(args: list[str] | None = None) -> argparse.Namespace:
                  help="tokens of a conversation; 0: the model's own, at most 4096")
   p.add_argument("-n", "--max-tokens", type=int, default=-1, help="tokens of a reply; -1: until the context is full")
   p.add_argument("--stop", action="append", default=[], help="a text that ends a reply (several times for several)")
-  p.add_argument("--cache", choices=("float16", "float32"), default="float16", help="type of keys and values in memory")
+  p.add_argument("--cache", choices=("float16", "float32"), default="float32", help="type of keys and values in memory")
   p.add_argument("--device", default="")
   for name, kind, value in (("temperature", float, 0.8), ("top-k", int, 40), ("top-p", float, 0.95), ("min-p", float, 0.05),
                             ("repetition-penalty", float, 1.0), ("frequency-penalty", float, 0.0),
