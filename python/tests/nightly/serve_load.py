@@ -102,9 +102,9 @@ def main():
   parser.add_argument("--clients", type=int, default=64)
   parser.add_argument("--minutes", type=float, default=10)
   parser.add_argument("--growth-mb", type=int, default=100)
-  parser.add_argument("options", nargs="*")
-  a = parser.parse_args()
-  server = subprocess.Popen([a.tg, "serve", "--model", a.model, "--port", "0", "--quiet", *a.options],
+  at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+  a, options = parser.parse_args(sys.argv[1:at]), sys.argv[at + 1:]
+  server = subprocess.Popen([a.tg, "serve", "--model", a.model, "--port", "0", "--quiet", *options],
                             stdout=subprocess.PIPE, text=True)
   line = server.stdout.readline()
   found = re.search(r"http://[^:]+:(\d+) ", line)
@@ -135,6 +135,9 @@ def main():
   report = {**load.counts, "answers_of_a_client": [min(load.answers.values()), max(load.answers.values())],
             "seconds_half": round(waits[len(waits) // 2], 2), "seconds_most": round(waits[-1], 2),
             "reply_tokens": total.get("tg_reply_tokens_total"), "cached_tokens": total.get("tg_cached_tokens_total"),
+            "prefill_seconds": round(total.get("tg_prefill_seconds_total", 0)),
+            "decode_seconds": round(total.get("tg_decode_seconds_total", 0)),
+            "prompt_tokens": total.get("tg_prompt_tokens_total"),
             "batch": round(total.get("tg_decode_rows_total", 0) / max(1, total.get("tg_decode_steps_total", 1)), 2),
             "failures": len(load.failures), "settled_mb": settled, "last_mb": last, "most_mb": max(memory, default=0),
             "grown_mb": grown, "exit": code}
