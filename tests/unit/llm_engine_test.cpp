@@ -363,6 +363,30 @@ TEST(LlmEngine, LogProbabilities) {
   EXPECT_GE(top[1].logprob, top[2].logprob);
 }
 
+TEST(LlmEngine, RepliesKeepTheirShareOfTheTime) {
+  auto model = std::make_shared<FakeLanguageModel>(4, 2000);
+  model->before = [](const std::string& call) {  // a piece of a prompt takes as long as ten steps
+    if (call == "prefill") std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (call == "decode") std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  Engine engine(model);
+  std::vector<OutcomePtr> outcomes;
+  std::vector<EngineRequest> requests;
+  for (int i = 0; i < 4; i++) {
+    outcomes.push_back(std::make_shared<Outcome>());
+    requests.push_back(request(outcomes.back(), std::vector<int32_t>(i == 0 ? 1 : 400, static_cast<int32_t>('a' + i)),
+                               i == 0 ? 700 : 1));
+  }
+  engine.submit(std::move(requests));
+  for (const OutcomePtr& o : outcomes) wait(o);
+  const EngineCounters c = engine.counters();
+  EXPECT_GT(c.decode_seconds, 0.6 * c.prefill_seconds);
+  // No prompt waits until the reply has ended.
+  const auto calls = model->calls();
+  const auto last = std::find_if(calls.rbegin(), calls.rend(), [](const auto& k) { return k.kind == "prefill"; });
+  EXPECT_GT(std::count_if(calls.rbegin(), last, [](const auto& k) { return k.kind == "decode"; }), 0);
+}
+
 EngineRequest embedding(const OutcomePtr& o, std::vector<std::vector<int32_t>> texts,
                         std::vector<std::vector<float>>& vectors) {
   EngineRequest r = request(o, {}, 0);

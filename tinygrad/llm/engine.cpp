@@ -63,6 +63,8 @@ Engine::Engine(std::shared_ptr<LanguageModel> model, EngineOptions options)
     : model_(std::move(model)), options_(options), sequences_(static_cast<size_t>(model_->max_sequences())) {
   TG_CHECK(ValueError, options_.max_queue >= 1 && options_.prefill_tokens >= 1 && options_.shared_prefill_tokens >= 1,
            "[engine] got a limit below 1");
+  TG_CHECK(ValueError, options_.prefill_share > 0 && options_.prefill_share < 1, "[engine] got a share of ",
+           options_.prefill_share, " for prompts, expected one between 0 and 1");
   counters_.sequences = model_->max_sequences();
   worker_ = std::thread([this] { work(); });
 }
@@ -153,7 +155,7 @@ void Engine::work() {
     end_cancelled();
     if (stopping_) return;
     while (admit_one()) {}
-    prefill_some();
+    if (!replies_are_behind()) prefill_some();
     decode_all();
   }
 }
@@ -274,6 +276,13 @@ template <class F> void Engine::guarded(std::span<const int64_t> slots, F call) 
   }
 }
 
+/// Returns whether prompts have had more than their share of the time: then replies go on alone.
+bool Engine::replies_are_behind() const {
+  return prefill_credit_ < 0 && std::any_of(
+                                    sequences_.begin(), sequences_.end(),
+                                    [](const Sequence& s) { return s.job && !s.job->computing_prompt(); });
+}
+
 /// Computes a piece of the prompt or text whose turn it is.
 void Engine::prefill_some() {
   int64_t slot = -1;
@@ -286,10 +295,12 @@ void Engine::prefill_some() {
   }
   if (slot < 0) return;
   const int64_t most = decoding ? options_.shared_prefill_tokens : options_.prefill_tokens;
+  const auto start = Clock::now();
   guarded({&slot, 1}, [&] {
     if (sequences_[static_cast<size_t>(slot)].job->request.embedding) prefill_text(slot, most);
     else prefill_prompt(slot, most);
   });
+  prefill_credit_ = decoding ? prefill_credit_ - since(start) : 0;
 }
 
 void Engine::count_prefill(Job& job, size_t tokens, double seconds) {
@@ -354,6 +365,9 @@ void Engine::decode_all() {
       Job& job = *sequences_[static_cast<size_t>(slots[r])].job;
       if (!draw(job, logits.subspan(r * row, row))) finish(slots[r], job.end.reason);
     });
+  // Credit does not add up: after a long reply alone, prompts do not take as long.
+  prefill_credit_ =
+      std::min(0.0, prefill_credit_ + since(start) * options_.prefill_share / (1 - options_.prefill_share));
   const std::lock_guard lock(mutex_);
   counters_.decode_steps++;
   counters_.decode_rows += slots.size();

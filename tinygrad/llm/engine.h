@@ -33,7 +33,8 @@ struct QueueFullError : Error {
 struct EngineOptions {
   int64_t max_queue = 128;       ///< requests that wait for a sequence
   int64_t prefill_tokens = 512;  ///< of a prompt computed at once while no other sequence waits for its next token
-  int64_t shared_prefill_tokens = 128;  ///< while others do: it bounds the pause in their replies
+  int64_t shared_prefill_tokens = 32;  ///< while others do: it bounds the pause in their replies
+  double prefill_share = 0.5;          ///< of the time goes to prompts, at most, while others wait for their next token
 };
 
 /// A token of a reply.
@@ -127,6 +128,7 @@ class Engine {
   std::unique_ptr<Job> make_job(EngineRequest request) const;
   void check_prompt(std::span<const int32_t> prompt) const;
   void decode_all();
+  bool replies_are_behind() const;
   bool draw(Job& job, std::span<const float> logits);
   TokenMask allowed(Job& job);
   void finish(int64_t slot, FinishReason reason, std::string error = {}, bool refused = false);
@@ -140,6 +142,7 @@ class Engine {
   std::vector<Sequence> sequences_;  // of the worker alone
   uint64_t clock_ = 0;               // of the worker: numbers uses of sequences
   uint64_t turns_ = 0;               // of the worker: numbers prompts in the order they are computed in
+  double prefill_credit_ = 0;        // of the worker: seconds that prompts may take before replies have their share
   mutable std::mutex mutex_;         // guards what follows
   std::condition_variable wake_;
   std::deque<std::unique_ptr<Job>> queue_;
