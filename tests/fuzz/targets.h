@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fuzz/chat_targets.h"
 #include "fuzz/serve_targets.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/io/gguf.h"
@@ -244,6 +245,9 @@ inline constexpr Target kTargets[] = {
     {"tokenizer_json", tokenizer_json},
     {"http", http},
     {"api_request", api_request},
+    {"chat_template", chat_template},
+    {"json_schema", json_schema},
+    {"chat_reply", chat_reply},
 };
 
 }  // namespace tg::fuzz

@@ -14,6 +14,7 @@
 #include "tinygrad/llm/engine.h"
 #include "tinygrad/llm/json_constraint.h"
 #include "tinygrad/llm/serve/api_requests.h"
+#include "tinygrad/llm/serve/schema_store.h"
 #include "tinygrad/llm/server.h"
 
 namespace tg::llm {
@@ -41,6 +42,7 @@ struct ServerState {
   RequestCounts counts;
   std::once_flag token_bytes_made;
   std::unique_ptr<TokenBytes> token_bytes;
+  SchemaStore schemas;
   std::mutex embedding_mutex;                        ///< one at a time
   std::atomic<const io::HttpServer*> http{nullptr};  ///< once it runs
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
