@@ -85,12 +85,11 @@ Value Interpreter::generator(std::vector<Value> items) {
 
 Value Interpreter::space(std::vector<std::pair<std::string, Value>> attributes) {
   charge(attributes.size() * sizeof(Value) + 64);
-  spaces_.push_back({std::move(attributes), nullptr, 0, 0, {}});
+  spaces_.push_back({std::move(attributes), nullptr, 0, 0, nullptr, 0, {}});
   return Value::from_space(static_cast<int64_t>(spaces_.size()) - 1);
 }
 
 int64_t Interpreter::push_scope(int64_t parent) {
-  charge(sizeof(Scope));
   scopes_.push_back({parent, false, {}});
   stack_.push_back(static_cast<int64_t>(scopes_.size()) - 1);
   return stack_.back();
@@ -101,6 +100,7 @@ void Interpreter::pop_scope() {
   const int64_t top = stack_.back();
   stack_.pop_back();
   if (top + 1 == static_cast<int64_t>(scopes_.size()) && !scopes_.back().kept) scopes_.pop_back();
+  else charge(sizeof(Scope) + scopes_[static_cast<size_t>(top)].names.size() * sizeof(Value));
 }
 
 void Interpreter::set_local(int name, Value v) {
@@ -314,24 +314,26 @@ bool Interpreter::is_loop(const Value& v) const {
   return v.kind() == Value::Kind::space && spaces_[static_cast<size_t>(v.space_id())].loop;
 }
 
-/// Sets the attributes of `loop` for turn i.
-void Interpreter::start_turn(size_t space, std::span<const Value> items, int64_t i) {
-  const auto n = static_cast<int64_t>(items.size());
-  const auto around = [&](int64_t at, const char* name) {
-    return at >= 0 && at < n ? items[static_cast<size_t>(at)] : Value::undefined(name);
+/// Returns an attribute of `loop`; undefined for a name it has not.
+Value Interpreter::loop_attribute(const Value& v, const std::string& name) {
+  const Space& s = spaces_[static_cast<size_t>(v.space_id())];
+  const auto n = static_cast<int64_t>(s.items->size()), i = s.turn;
+  const auto around = [&](int64_t at, const char* absent) {
+    return at >= 0 && at < n ? (*s.items)[static_cast<size_t>(at)] : Value::undefined(absent);
   };
-  Space& s = spaces_[space];
-  s.attributes = {{"index", Value(i + 1)},
-                  {"index0", Value(i)},
-                  {"revindex", Value(n - i)},
-                  {"revindex0", Value(n - i - 1)},
-                  {"first", Value(i == 0)},
-                  {"last", Value(i + 1 == n)},
-                  {"length", Value(n)},
-                  {"previtem", around(i - 1, "there is no previous item")},
-                  {"nextitem", around(i + 1, "there is no next item")},
-                  {"depth", Value(s.depth + 1)},
-                  {"depth0", Value(s.depth)}};
+  if (name == "index") return Value(i + 1);
+  if (name == "index0") return Value(i);
+  if (name == "first") return Value(i == 0);
+  if (name == "last") return Value(i + 1 == n);
+  if (name == "length") return Value(n);
+  if (name == "revindex") return Value(n - i);
+  if (name == "revindex0") return Value(n - i - 1);
+  if (name == "previtem") return around(i - 1, "there is no previous item");
+  if (name == "nextitem") return around(i + 1, "there is no next item");
+  if (name == "depth") return Value(s.depth + 1);
+  if (name == "depth0") return Value(s.depth);
+  if (name == "cycle" || name == "changed") return Value::from_callable({Callable::Type::method, name, v, nullptr, 0});
+  return undefined(v, name);
 }
 
 /// Runs a loop over these items, inside of `depth` calls of itself.
@@ -350,11 +352,11 @@ Interpreter::Flow Interpreter::run_loop(const Stmt& s, std::vector<Value> items,
   charge(items.size() * sizeof(Value));
   const Value loop = space({});
   const auto id = static_cast<size_t>(loop.space_id());
-  spaces_[id] = {{}, &s, stack_.back(), depth, {}};
+  spaces_[id] = {{}, &s, stack_.back(), depth, &items, 0, {}};
   bool completed = false;  // a turn that came to its end
   for (size_t i = 0; i < items.size(); i++) {
     step();
-    start_turn(id, items, static_cast<int64_t>(i));
+    spaces_[id].turn = static_cast<int64_t>(i);
     push_scope(stack_.back());
     set_local(program_.loop_id, loop);
     assign(s.targets[0], items[i]);

@@ -99,16 +99,18 @@ class Interpreter {
   /// What namespaces and the variables `loop` hold.
   struct Space {
     std::vector<std::pair<std::string, Value>> attributes;
-    const Stmt* loop = nullptr;    ///< of `loop`: the statement; none once it has ended
-    int64_t scope = 0;             ///< where the loop stands
-    int64_t depth = 0;             ///< calls of `loop` that the loop is inside of
+    const Stmt* loop = nullptr;                 ///< of `loop`: the statement; none once it has ended
+    int64_t scope = 0;                          ///< where the loop stands
+    int64_t depth = 0;                          ///< calls of `loop` that the loop is inside of
+    const std::vector<Value>* items = nullptr;  ///< what the loop goes over
+    int64_t turn = 0;
     std::optional<Value> changed;  ///< what `loop.changed` was last given
   };
 
   Flow run_body(const Body& body);
   Flow run_statement(const Stmt& s);
   Flow run_loop(const Stmt& s, std::vector<Value> items, int64_t depth);
-  void start_turn(size_t space, std::span<const Value> items, int64_t i);
+  Value loop_attribute(const Value& v, const std::string& name);
   Flow run_branch(const Stmt& s);
   Flow run_set_block(const Stmt& s);
   void run_macro_definition(const Stmt& s);

@@ -289,10 +289,9 @@ Value Interpreter::undefined(const Value& of, const std::string& name) const {
 Value Interpreter::attribute(const Value& v, const std::string& name) {
   if (v.is_undefined()) fail(v.looked_for());
   if (v.kind() == Value::Kind::space) {
+    if (is_loop(v)) return loop_attribute(v, name);
     for (const auto& [n, value] : spaces_[static_cast<size_t>(v.space_id())].attributes)
       if (n == name) return value;
-    if (is_loop(v) && (name == "cycle" || name == "changed"))
-      return Value::from_callable({Callable::Type::method, name, v, nullptr, 0});
     return undefined(v, name);
   }
   if (name.starts_with("_")) {
@@ -397,10 +396,7 @@ Value Interpreter::slice(const Value& v, const Value& start, const Value& stop, 
 void Interpreter::show_space(const Value& v, Text& out) {
   const Level level(*this);  // a namespace may hold itself
   const Space& s = spaces_[static_cast<size_t>(v.space_id())];
-  if (s.loop) {
-    const auto number = [&](size_t i) { return std::to_string(s.attributes[i].second.as_integer()); };
-    return out.append_trusted("<LoopContext " + number(0) + "/" + number(6) + ">");
-  }
+  if (s.loop) { return out.append_trusted(str("<LoopContext ", s.turn + 1, "/", s.items->size(), ">")); }
   std::vector<Value::Entry> entries;
   for (const auto& [name, value] : s.attributes) entries.emplace_back(Value(name), value);
   out.append_trusted("<Namespace ");
@@ -492,7 +488,7 @@ Value Interpreter::loop_method(const std::string& name, const Value& loop, const
   Space& own = spaces_[static_cast<size_t>(loop.space_id())];
   if (name == "cycle") {
     if (a.positional.empty()) fail("cycle needs values");
-    return a.positional[static_cast<size_t>(own.attributes[1].second.as_integer()) % a.positional.size()];
+    return a.positional[static_cast<size_t>(own.turn) % a.positional.size()];
   }
   Value now = Value::tuple(a.positional);
   const bool same = own.changed && equal(*own.changed, now);
