@@ -22,6 +22,7 @@ void bind_counters(nb::module_& m);
 void bind_gguf(nb::module_& m);
 void bind_nn(nb::module_& m);
 void bind_optim(nb::module_& m);
+void bind_llm_chat(nb::module_& m);
 void bind_llm_server(nb::module_& m);
 void bind_llm_bert(nb::module_& m);
 void bind_llm_tokenizer(nb::module_& m);

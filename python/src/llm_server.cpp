@@ -37,6 +37,11 @@ std::shared_ptr<llm::LlmServer> serve(const std::string& model, const std::strin
   return server;
 }
 
+/// A parser of replies in the form of Hermes; a type of its own, for llm_chat.cpp binds ReplyParser.
+struct StreamRouter : llm::ReplyParser {
+  explicit StreamRouter(bool reasoning) : ReplyParser({llm::ToolCallForm::hermes, "<think>", "</think>", reasoning}) {}
+};
+
 using Deltas = std::vector<std::pair<std::string, std::string>>;
 
 /// Returns what a piece of a reply added, as OpenAI names the fields.
@@ -56,18 +61,13 @@ void bind_llm_server(nb::module_& m) {
       .def("stop", &llm::LlmServer::stop, "Lets replies under way finish and takes no new requests; returns at once.")
       .def("wait", &llm::LlmServer::wait_for, "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
            "Returns whether the server stopped within that time.");
-  nb::class_<llm::ReplyParser>(m, "StreamRouter",
-                               "Routes the text of a reply, piece by piece, to (field, text): reasoning_content, "
-                               "content, and the arguments of tools by their names.")
-      .def(
-          "__init__",
-          [](llm::ReplyParser* self, bool reasoning) {
-            new (self) llm::ReplyParser({llm::ToolCallForm::hermes, "<think>", "</think>", reasoning});
-          },
-          "reasoning"_a = false)
+  nb::class_<StreamRouter>(m, "StreamRouter",
+                           "Routes the text of a reply, piece by piece, to (field, text): reasoning_content, content, "
+                           "and the arguments of tools by their names.")
+      .def(nb::init<bool>(), "reasoning"_a = false)
       .def(
           "route",
-          [](llm::ReplyParser& self, const std::string& piece, bool final) {
+          [](StreamRouter& self, const std::string& piece, bool final) {
             Deltas out = named(self.feed(piece));
             if (final)
               for (auto& delta : named(self.finish())) out.push_back(std::move(delta));

@@ -18,6 +18,7 @@ NB_MODULE(_core, m) {
   bind_gguf(m);
   bind_nn(m);
   bind_optim(m);
+  bind_llm_chat(m);
   bind_llm_server(m);
   bind_llm_tokenizer(m);
   bind_llm_bert(m);

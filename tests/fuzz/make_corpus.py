@@ -693,3 +693,111 @@ put("api_request", "bad_tokens", CHAT % (b'"hi"', b',"max_tokens":46116860184273
 put("api_request", "bad_bias", CHAT % (b'"hi"', b',"logit_bias":{"300":1}'))
 put("api_request", "bad_prompt", b't{"prompt":[1,-1]}')
 put("api_request", "bad_many", b'e{"input":[' + b'"a",' * 3000 + b'"a"]}')
+
+# ---- chat templates ----
+put("chat_template", "good_empty", b"")
+put("chat_template", "good_chatml",
+    b"{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' ~ m.content ~ '<|im_end|>' }}{% endfor %}"
+    b"{% if add_generation_prompt %}<|im_start|>assistant{% endif %}")
+put("chat_template", "good_namespace",
+    b"{%- set ns = namespace(a=0) -%}\n{%- for m in messages[1:] if m.role != 'x' -%}{% set ns.a = ns.a + "
+    b"loop.index %}{{ loop.previtem.role if not loop.first }}{{ loop.cycle(1, 2) }}{%- if loop.last %}{% break %}{% "
+        b"endif %}{%- endfor -%}{{ ns.a }}{{ ns }}")
+put("chat_template", "good_macro",
+    b"{% macro f(a, b=[1]) %}<{{ a | tojson(indent=2) }}{{ caller() }}{{ b[::-1] }}>{% endmacro %}"
+    b"{% call f(tools) %}x{% endcall %}{% set x | upper | trim %} y {% endset %}{{ x }}")
+put("chat_template", "good_recursive",
+    b"{% for k, v in messages[2].tool_calls[0].function.arguments.items() recursive %}{{ k }}{{ loop.depth }}"
+    b"{{ loop({'a': 1}.items()) if loop.depth < 3 }}{% endfor %}")
+put("chat_template", "good_filters",
+    b"{{ messages | selectattr('role', 'in', ['user', 'tool']) | map(attribute='content') | list | tojson }}"
+    b"{{ messages | groupby('role') | length }}{{ '%5.2f|%-3d' % (1.5, 2) }}{{ '{:>5}{}'.format(1, 'a') }}{{ message"
+        b"s | sort(attribute='role,x') | last }}"
+    b"{{ 'a,b' .split(',') | join('-') | title | indent(2) | replace('a', 'b') }}{{ '0x1f' | int(0, 16) }}")
+put("chat_template", "good_generation",
+    b"{% for m in messages %}{% generation %}{{ m.role | safe + '<' }}{% endgeneration %}{% endfor %}{# c #}{% raw %"
+    b"}{{{% endraw %}")
+put("chat_template", "good_clock",
+    b"{{ strftime_now('%Y %d %b') }}{{ range(5)[1:4:2] }}{{ bos_token }}{% filter upper %}a{% endfilter %}{% with a "
+    b"= 1 %}{{ a }}{% endwith %}")
+put("chat_template", "bad_statement", b"{% nope %}")
+put("chat_template", "bad_open", b"{{ 'a")
+put("chat_template", "bad_raised", b"{{ raise_exception('no') }}")
+put("chat_template", "bad_utf8_name", b"{{ \xff }}")
+put("chat_template", "bad_nested", b"{{ " + b"(" * 5000)
+put("chat_template", "bad_blocks", b"{% if 1 %}" * 5000)
+put("chat_template", "bad_signs", b"{{ " + b"not -" * 3000 + b"'a' }}")
+put("chat_template", "bad_steps", b"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}")
+put("chat_template", "bad_doubling",
+    b"{% set n = namespace(s='ab') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}")
+put("chat_template", "bad_recursion", b"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}")
+put("chat_template", "bad_loop_recursion", b"{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}")
+put("chat_template", "bad_self", b"{% set n = namespace() %}{% set n.n = n %}{{ n }}")
+put("chat_template", "bad_wide_format", b"{{ '%999999999d' % 1 }}")
+put("chat_template", "bad_brace_format", b"{{ '{0.__class__.__mro__}{:{:{:{}}}}'.format(1) }}")
+put("chat_template", "bad_class", b"{{ ''.__class__.__mro__[1].__subclasses__() }}")
+
+# ---- JSON schemas ----
+put("json_schema", "good_true", b"true")
+put("json_schema", "good_object",
+    b'{"type":"object","properties":{"a":{"type":"integer","minimum":-3,"maximum":120},"b":{"type":"array","items":'
+    b'{"enum":["x",null,1.5]},"minItems":1,"maxItems":3}},"required":["a","c"],"additionalProperties":{"type":"boole'
+        b'an"}}')
+put("json_schema", "good_text",
+    b'{"anyOf":[{"type":"string","pattern":"^[a-f]{2,4}(x|yz)*$"},{"type":"string","minLength":2,"maxLength":5},{"fo'
+    b'rmat":"date-time","type":"string"}]}')
+put("json_schema", "good_recursive",
+    b'{"$defs":{"t":{"type":"object","properties":{"n":{"anyOf":[{"$ref":"#/$defs/t"},{"type":"null"}]}},"required":'
+    b'["n"],'
+    b'"additionalProperties":false}},"$ref":"#/$defs/t"}')
+put("json_schema", "good_patterns",
+    b'{"type":"object","patternProperties":{"^s_":{"type":"string"},"_n$":{"type":"integer"}},"additionalProperties"'
+    b':false,"maxItems":2}')
+put("json_schema", "good_merged",
+    b'{"allOf":[{"type":["number","null"],"minimum":0.25},{"exclusiveMaximum":7.5}],"oneOf":[{"type":"null"},{"type"'
+    b':"number","multipleOf":1}]}'.replace(b',"multipleOf":1', b''))
+put("json_schema", "good_prefix",
+    b'{"type":"array","prefixItems":[{"const":1},{"type":"integer","multipleOf":7}],"items":{"const":"\\u00e4\\n"},"'
+    b'minItems":2}')
+put("json_schema", "bad_json", b'{"type":')
+put("json_schema", "bad_keyword", b'{"properties":{"a":{"not":{}}}}')
+put("json_schema", "bad_false", b"false")
+put("json_schema", "bad_reference", b'{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/b"}}}')
+put("json_schema", "bad_circle", b'{"$defs":{"a":{"allOf":[{"$ref":"#/$defs/a"}]}},"allOf":[{"$ref":"#/$defs/a"}]}')
+put("json_schema", "bad_impossible", b'{"type":"object","required":["a"],"additionalProperties":false}')
+put("json_schema", "bad_pattern", b'{"type":"string","pattern":"(a{1000}){1000}"}')
+put("json_schema", "bad_slow_pattern", b'{"type":"string","pattern":"(a|b)*a(a|b){40}$"}')
+put("json_schema", "bad_twice", b'{"type":"string","type":"null"}')
+put("json_schema", "bad_nested", b'{"items":' * 200 + b"{}" + b"}" * 200)
+put("json_schema", "bad_enum", b'{"enum":[1e400]}')
+put("json_schema", "bad_alternatives", b'{"anyOf":[' + b",".join(b'{"pattern":"%c"}' % c for c in
+    b"abcdefghijklmnopqrstuvwxyz") * 3 + b"]}")
+
+# ---- replies: a letter for the form (a none, b hermes, ... l harmony) and the text ----
+put("chat_reply", "good_text", b"a hello <think>no</think> ")
+put("chat_reply", "good_hermes",
+    b'bSure.<tool_call>{"name":"f","arguments":{"x":1}}</tool_call><tool_call>{oops</tool_call>')
+put("chat_reply", "good_xml",
+    b"c<tool_call><function=f><parameter=x>\n1\n</parameter></function></tool_call><function=g></function>")
+put("chat_reply", "good_glm", b"d<think>a</think><tool_call>f<arg_key>x</arg_key><arg_value>1</arg_value></tool_call>")
+put("chat_reply", "good_llama3", b'e {"name":"f","parameters":{"x":"a;b"}}; {"name":"g","parameters":{}}')
+put("chat_reply", "good_llama3_tag", b'e<|python_tag|>{"name":"f","parameters":{}}<|eom_id|>')
+put("chat_reply", "good_mistral", b'fa[TOOL_CALLS]f[CALL_ID]1[ARGS]{"x":1}[TOOL_CALLS]g[ARGS]{}')
+put("chat_reply", "good_functionary", b'g>>>all\nHello>>>f\n{"x":1}>>>g\n{}<function=h>{}</function>')
+put("chat_reply", "good_deepseek",
+    "h<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{}\n```<｜tool▁call▁end｜>x".encode())
+put("chat_reply", "good_command_r",
+    b'i<|START_ACTION|>[{"tool_name":"f","parameters":{}}]<|END_ACTION|>Action: ```json\n[]\n```')
+put("chat_reply", "good_granite", b'j<|tool_call|>[{"name":"f","arguments":{}}]')
+put("chat_reply", "good_kimi",
+    b"k<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>")
+put("chat_reply", "good_harmony",
+    b'l<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary to=functions.f <|constrain|>jso'
+    b'n'
+    b'<|message|>{"x":1}<|call|><|start|>assistant to=functions.g<|channel|>commentary<|message|>{}<|call|>')
+put("chat_reply", "good_deep", b'b<tool_call>' + b'{"function":' * 80 + b"1" + b"}" * 80 + b"</tool_call>")
+put("chat_reply", "bad_empty", b"")
+put("chat_reply", "bad_no_form", b"m")
+put("chat_reply", "bad_high", b"\xff")
+put("chat_reply", "bad_space", b" ")
+put("chat_reply", "bad_zero", b"\0<tool_call>")

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fuzz/chat_targets.h"
 #include "fuzz/jit_target.h"
 #include "fuzz/serve_targets.h"
 #include "tinygrad/base/error.h"
@@ -269,6 +270,9 @@ inline constexpr Target kTargets[] = {
     {"tokenizer_json", tokenizer_json},
     {"http", http},
     {"api_request", api_request},
+    {"chat_template", chat_template},
+    {"json_schema", json_schema},
+    {"chat_reply", chat_reply},
 };
 
 }  // namespace tg::fuzz

@@ -1,12 +1,10 @@
-/// \file Chat templates, replies and constrained sampling. Expected texts of templates are what jinja2 renders with the
-/// settings of Hugging Face.
+/// \file Chat templates: expected texts are what jinja2 renders with the settings of Hugging Face.
 #include "tinygrad/llm/chat_template.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tinygrad/llm/chat_reply.h"
-#include "tinygrad/llm/json_constraint.h"
+#include "tinygrad/base/error.h"
 
 namespace tg::llm {
 namespace {
@@ -79,47 +77,102 @@ TEST(ChatTemplate, BombsEndWithALimit) {
   EXPECT_EQ(render(chain + " }}"), "20001");
 }
 
-TEST(ChatReply, CallsInPieces) {
-  const ReplyForm form{ToolCallForm::hermes, "<think>", "</think>", false};
-  const std::string text =
-      "<think>\nhm</think>\n\nSure.<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>";
-  ReplyParser parser(form);
-  ReplyDelta all;
-  for (const char c : text) {
-    ReplyDelta d = parser.feed(std::string(1, c));
-    all.content += d.content;
-    all.reasoning += d.reasoning;
-    for (ToolCall& call : d.tool_calls) all.tool_calls.push_back(call);
-  }
-  const ReplyDelta rest = parser.finish();
-  EXPECT_EQ(all.content + rest.content, "Sure.");
-  EXPECT_EQ(all.reasoning, "hm");
-  ASSERT_EQ(all.tool_calls.size(), 1u);
-  EXPECT_EQ(all.tool_calls[0].name, "f");
-  EXPECT_EQ(all.tool_calls[0].arguments, "{\"x\": 1}");
-  EXPECT_EQ(detect_reply_form("...<tool_call>...</think>").tools, ToolCallForm::hermes);
-  const ReplyDelta bad = parse_reply("<tool_call>{oops</tool_call>", form);
-  EXPECT_EQ(bad.content, "<tool_call>{oops</tool_call>");
+TEST(ChatTemplate, NumbersAsPythonReadsThem) {
+  EXPECT_EQ(
+      render("{{ '0x1F' | int(0, 16) }} {{ '0b11' | int(7, 0) }} {{ '010' | int(7, 0) }} {{ 0x1F + 0b11 + 0o17 }}"),
+      "31 3 10 49");
+  EXPECT_EQ(render("{{ ' -1_000 ' | int }} {{ '3.9' | int }} {{ 'x' | int(5) }} {{ 'inf' | int }} {{ none | int }}"),
+            "-1000 3 5 0 0");
+  EXPECT_EQ(render("{{ '1_0.5e1' | float }} {{ ' nan' | float }} {{ '1e999' | float }} {{ '-1e-999' | float }}"),
+            "105.0 nan inf -0.0");
+  EXPECT_EQ(error_of("{{ '99999999999999999999' | int }}").reason, TemplateError::Reason::runtime);
+  EXPECT_EQ(error_of("{{ x | int }}").reason, TemplateError::Reason::runtime);
 }
 
-TEST(JsonConstraint, MasksAllowWhatTheSchemaAccepts) {
-  const JsonSchema schema(
-      Value::parse_json(R"({"type": "object", "properties": {"a": {"type": "integer", "maximum": 12},
-    "b": {"enum": ["x", null]}}, "required": ["a"], "additionalProperties": false})"));
-  EXPECT_TRUE(schema.accepts(R"({"a":12})"));
-  EXPECT_TRUE(schema.accepts(R"({"b": null, "a":-3})"));
-  EXPECT_FALSE(schema.accepts(R"({"a":13})"));
-  EXPECT_FALSE(schema.accepts(R"({"b":"x"})"));
-  EXPECT_FALSE(schema.accepts(R"({"a":1,"a":2})"));
-  const TokenBytes tokens({"{\"", "a", "\":", "1", "2", "3", "}", "", "b"});
-  JsonConstraint c(schema, tokens);
-  EXPECT_EQ(c.mask()[0], 1u);
-  EXPECT_TRUE(c.accept(0) && c.accept(1) && c.accept(2) && c.accept(3));
-  EXPECT_EQ(c.mask()[0] & 0x38, 0x18u);  // 11 and 12, not 13
-  EXPECT_TRUE(c.accept(6));
-  EXPECT_TRUE(c.finished() && c.exhausted());
-  EXPECT_TRUE(JsonSchema::any_object().accepts("{\"x\":[1]}"));
-  EXPECT_THROW(JsonSchema(Value::parse_json(R"({"not": {}})")), ValueError);
+TEST(ChatTemplate, FormatsAsPython) {
+  EXPECT_EQ(render("{{ '{} {k} {}'.format(1, 'a', k=none) }}|{{ '{0[x]} {0.x!r}'.format({'x': 'y'}) }}"),
+            "1 None a|y 'y'");
+  EXPECT_EQ(
+      render("{{ '{:>6}|{:^7.2f}|{:<4}|{:+05d}|{:,}|{:#x}|{:.1%}'.format('ab', 1.005, 3, 7, 1234567, 255, 0.5) }}"),
+      "    ab| 1.00  |3   |+0007|1,234,567|0xff|50.0%");
+  EXPECT_EQ(render("{{ '{:{}}|{{}}'.format('a', 3) }}"), "a  |{}");
+  for (const char* wrong : {"{}{0}", "{0}{}", "{", "}", "{1}", "{x}", "{:d}", "{:99999}"})
+    EXPECT_GT(error_of(str("{{ '", wrong, "'.format('a') }}")).line, 0) << wrong;
+}
+
+TEST(ChatTemplate, SortsKeysThatAreMissing) {
+  EXPECT_EQ(render("{{ [{'a': 1}, {'b': 2}] | sort(attribute='c') | length }}"), "2");
+  EXPECT_EQ(render("{{ [{'a': 2, 'b': 1}, {'a': 1, 'b': 9}, {'a': 1, 'b': 3}] | sort(attribute='a,b') | "
+                   "map(attribute='b') | join }}"),
+            "391");
+  EXPECT_EQ(error_of("{{ [{'a': 1}, {'b': 2}] | sort(attribute='a') }}").reason, TemplateError::Reason::runtime);
+  EXPECT_EQ(render("{% for g in [{'a': 'x'}, {'b': 1}] | groupby('a', default='-') %}{{ g.grouper }}{{ g.list | length "
+                   "}}{% endfor %}"),
+            "-1x1");
+}
+
+TEST(ChatTemplate, LoopsCallThemselves) {
+  EXPECT_EQ(render("{% for x in [1, [2, [3]], []] recursive %}{{ loop.depth }}{% if x is iterable %}({{ loop(x) }})"
+                   "{% else %}:{{ x }}{% endif %}{% else %}-{% endfor %}"),
+            "1:11(2:22(3:3))1(-)");
+  EXPECT_EQ(error_of("{% for x in [1] %}{{ loop([2]) }}{% endfor %}").reason, TemplateError::Reason::runtime);
+  EXPECT_EQ(error_of("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}").reason, TemplateError::Reason::limit);
+  EXPECT_EQ(render("{% for x in [1, 2] %}{% with %}{% break %}{% endwith %}{{ x }}{% else %}e{% endfor %}"), "e");
+}
+
+/// Each limit ends a template with its line.
+TEST(ChatTemplate, EveryLimitHasAnError) {
+  const auto expect = [](TemplateLimits limits, const std::string& source, const char* what, int line) {
+    const TemplateError e = error_of(source, limits);
+    EXPECT_EQ(e.reason, TemplateError::Reason::limit) << e.what();
+    EXPECT_THAT(e.what(), HasSubstr(what));
+    EXPECT_EQ(e.line, line) << e.what();
+  };
+  expect({.source_bytes = 10}, "01234567890", "at most 10", 1);
+  expect({.nesting = 5}, "\n{{ ((((((((1)))))))) }}", "nested more than 5 deep", 2);
+  expect({.nesting = 5}, "\n{% if 1 %}{% if 1 %}{% if 1 %}{% if 1 %}{% if 1 %}{% if 1 %}", "nested more than 5 deep",
+         2);
+  expect({.call_depth = 9}, "{% macro f() %}\n{{ f() }}{% endmacro %}{{ f() }}", "more than 9 deep", 2);
+  expect({.steps = 1000}, "\n\n{% for i in range(9999) %}{% endfor %}", "more than 1000 steps", 3);
+  expect({.output_bytes = 50}, "\n{% for i in range(99) %}x{% endfor %}", "longer than 50 bytes", 2);
+  expect({.value_bytes = 5000}, "\n{{ range(9999) | list | length }}", "more than 5000 bytes", 2);
+  expect({}, "\n{{ range(100001) }}", "longer than 100000", 2);
+  expect({}, "\n{{ '%9999d' % 1 }}", "too wide", 2);
+  expect({}, "{% set ns = namespace() %}{% set ns.own = ns %}\n{{ ns }}", "levels", 2);
+}
+
+/// A line is named wherever a template breaks.
+TEST(ChatTemplate, ErrorsOfEveryKindNameTheLine) {
+  for (const char* source : {"{{ 1 +",
+                             "{{ 'a",
+                             "{# a",
+                             "{% raw %}",
+                             "{% if 1 %}",
+                             "{% endif %}",
+                             "{{ 1 | nope }}",
+                             "{{ 1 is nope }}",
+                             "{{ a.b.c }}",
+                             "{{ [1][{}].x }}",
+                             "{{ 1 // 0 }}",
+                             "{{ 'a' + 1 }}",
+                             "{{ {}['x'].y }}",
+                             "{% set x.y = 1 %}",
+                             "{{ f() }}",
+                             "{{ 'a'.foo() }}",
+                             "{% for a, b in [[1]] %}{% endfor %}",
+                             "{{ [1] | join(1, 2, 3) }}",
+                             "{% include 'x' %}",
+                             "{{ 'x'.encode() }}",
+                             "{{ 1 if }}",
+                             "{{ a b }}",
+                             "{% for %}",
+                             "{% macro f(a=1, b) %}{% endmacro %}",
+                             "{{ {1: } }}",
+                             "{{ f(a=1, 2) }}"}) {
+    const TemplateError e = error_of(str("line one\n\n", source));
+    EXPECT_EQ(e.line, 3) << source << ": " << e.what();
+    EXPECT_THAT(e.what(), HasSubstr("t:3: ")) << source;
+  }
 }
 
 }  // namespace

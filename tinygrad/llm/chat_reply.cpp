@@ -21,13 +21,14 @@ constexpr CallMarks kMarks[] = {{ToolCallForm::hermes, "<tool_call>", "</tool_ca
                                 {ToolCallForm::llama3, "<|python_tag|>", "<|eom_id|>"},
                                 {ToolCallForm::mistral, "[TOOL_CALLS]", ""},
                                 {ToolCallForm::functionary, "<function=", "</function>"},
-                                {ToolCallForm::functionary, ">>>", ""},
+                                {ToolCallForm::functionary, ">>>", ">>>"},
                                 {ToolCallForm::deepseek, "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"},
                                 {ToolCallForm::command_r, "<|START_ACTION|>", "<|END_ACTION|>"},
                                 {ToolCallForm::command_r, "Action: ```json", "```"},
                                 {ToolCallForm::granite, "<|tool_call|>", "<|/tool_call|>"},
                                 {ToolCallForm::kimi, "<|tool_call_begin|>", "<|tool_call_end|>"},
-                                {ToolCallForm::harmony, "<|channel|>commentary to=", "<|call|>"}};
+                                {ToolCallForm::harmony, "<|channel|>commentary to=", "<|call|>"},
+                                {ToolCallForm::harmony, "<|start|>assistant to=", "<|call|>"}};
 
 /// Marks that stand around calls and are no content.
 struct Noise {
@@ -38,7 +39,11 @@ constexpr Noise kNoise[] = {{ToolCallForm::deepseek, "<｜tool▁calls▁begin�
                             {ToolCallForm::deepseek, "<｜tool▁calls▁end｜>"},
                             {ToolCallForm::kimi, "<|tool_calls_section_begin|>"},
                             {ToolCallForm::kimi, "<|tool_calls_section_end|>"},
+                            {ToolCallForm::functionary, ">>>all\n"},
+                            {ToolCallForm::command_r, "<|START_RESPONSE|>"},
+                            {ToolCallForm::command_r, "<|END_RESPONSE|>"},
                             {ToolCallForm::harmony, "<|channel|>final<|message|>"},
+                            {ToolCallForm::harmony, "<|channel|>commentary<|message|>"},
                             {ToolCallForm::harmony, "<|start|>assistant"},
                             {ToolCallForm::harmony, "<|return|>"},
                             {ToolCallForm::harmony, "<|end|>"}};
@@ -67,6 +72,7 @@ class CallReader {
       case ToolCallForm::xml:
         return open == "<function=" ? xml(body) : body.starts_with("<function=") ? xml(body.substr(10)) : json(body);
       case ToolCallForm::glm: return glm(body);
+      case ToolCallForm::llama3: return llama(body);
       case ToolCallForm::mistral: return body.starts_with("[") ? json(body) : mistral(body);
       case ToolCallForm::functionary: return functionary(open, body);
       case ToolCallForm::deepseek: return deepseek(body);
@@ -183,6 +189,19 @@ class CallReader {
   bool functionary(std::string_view open, std::string_view s) {
     const size_t end = s.find(open == ">>>" ? '\n' : '>');
     return end != s.npos && named(s.substr(0, end), s.substr(end + 1));
+  }
+  /// {...}; {...}
+  bool llama(std::string_view s) {
+    if (json(s)) return true;
+    const size_t before = out_.size();
+    for (size_t at = s.find(';'); at != s.npos; at = s.find(';', at + 1)) {
+      if (!json(s.substr(0, at))) continue;  // inside of a string, perhaps
+      s = stripped(s.substr(at + 1));
+      if (json(s)) return true;
+      at = 0;
+    }
+    out_.resize(before);
+    return false;
   }
   /// function<｜tool▁sep｜>NAME\n```json\n{...}\n```, or NAME<｜tool▁sep｜>{...}
   bool deepseek(std::string_view s) {
@@ -318,72 +337,80 @@ void ReplyParser::give_content(ReplyDelta& out, std::string_view text) {
   out.content += text;
 }
 
+/// Returns the mark that comes first in what is held, the longest one where several begin at one place. What the end of
+/// the text may still make of it decides whether it is `certain`; what comes before `free` is no part of any mark.
+ReplyParser::Mark ReplyParser::first_mark(bool at_end) const {
+  Mark best;
+  best.at = std::string::npos;
+  best.free = held_.size();
+  const auto look = [&](std::string_view open, std::string_view close, Mark::Kind kind) {
+    if (open.empty()) return;
+    const size_t at = held_.find(open);
+    if (at < best.at || (at == best.at && at != std::string::npos && open.size() > best.open.size())) {
+      best.at = at;
+      best.open = open;
+      best.close = close;
+      best.kind = kind;
+    }
+    if (!at_end) best.free = std::min(best.free, held_.size() - partial(held_, open));
+  };
+  look(form_.reasoning_open, "", Mark::Kind::thought);
+  for (const CallMarks& m : kMarks)
+    if (m.form == form_.tools && calls_ < kMaxToolCalls) look(m.open, m.close, Mark::Kind::call);
+  for (const Noise& m : kNoise)
+    if (m.form == form_.tools) look(m.text, "", Mark::Kind::noise);
+  best.certain = best.at != std::string::npos && best.free > best.at;
+  best.free = std::min(best.free, best.at);
+  return best;
+}
+
 /// Gives out content up to the first mark. A reply that is JSON from its first character on may be a call of Llama 3.
 bool ReplyParser::step_content(ReplyDelta& out, bool at_end) {
   const size_t word = held_.find_first_not_of(" \t\r\n");
   if (form_.tools == ToolCallForm::llama3 && !content_begun_ && word != std::string::npos && held_[word] == '{') {
+    held_.erase(0, word);
     close_.clear();
     state_ = State::call;
     return true;
   }
-  size_t first = std::string::npos, hold = 0;
-  std::string_view mark, close;
-  bool thought = false, noise = false;
-  const auto look = [&](std::string_view open, std::string_view ends, bool is_thought, bool is_noise) {
-    if (open.empty()) return;
-    const size_t at = held_.find(open);
-    if (at < first || (at == first && at != std::string::npos && open.size() > mark.size())) {
-      first = at;
-      mark = open;
-      close = ends;
-      thought = is_thought;
-      noise = is_noise;
-    }
-    hold = std::max(hold, partial(held_, open));
-  };
-  look(form_.reasoning_open, "", true, false);
-  for (const CallMarks& m : kMarks)
-    if (m.form == form_.tools && calls_ < kMaxToolCalls) look(m.open, m.close, false, false);
-  for (const Noise& m : kNoise)
-    if (m.form == form_.tools) look(m.text, "", false, true);
-  if (first == std::string::npos) {
-    const size_t n = held_.size() - (at_end ? 0 : hold);
-    give_content(out, std::string_view(held_).substr(0, n));
-    held_.erase(0, n);
-    return false;
-  }
-  give_content(out, std::string_view(held_).substr(0, first));
-  if (noise) {
-    held_.erase(0, first + mark.size());
+  const Mark mark = first_mark(at_end);
+  give_content(out, std::string_view(held_).substr(0, mark.free));
+  held_.erase(0, mark.free);
+  if (!mark.certain) return false;
+  if (mark.kind != Mark::Kind::call) {
+    held_.erase(0, mark.open.size());
+    trim_ = mark.kind == Mark::Kind::thought;
+    if (trim_) state_ = State::reasoning;
     return true;
   }
-  if (thought) {
-    held_.erase(0, first + mark.size());
-    state_ = State::reasoning;
-    trim_ = true;
-    return true;
-  }
-  held_.erase(0, first);  // the mark stays, so that a malformed call is given out whole
-  close_ = close;
-  open_ = mark;
-  searched_ = mark.size();
+  close_ = mark.close;  // the opening mark stays held, so that a malformed call is given out whole
+  open_ = mark.open;
+  searched_ = mark.open.size();
   state_ = State::call;
   return true;
 }
 
-bool ReplyParser::step_call(ReplyDelta& out, bool at_end) {
+/// Returns where the call's text ends; npos where that is not known yet.
+size_t ReplyParser::end_of_call() {
   const size_t from = searched_ > close_.size() ? std::max(open_.size(), searched_ - close_.size()) : open_.size();
   const size_t end = close_.empty() ? std::string::npos : held_.find(close_, std::min(from, held_.size()));
   searched_ = held_.size();
-  const bool found = end != std::string::npos;
-  const bool too_long = held_.size() > kMaxToolCallBytes;
+  return end;
+}
+
+bool ReplyParser::step_call(ReplyDelta& out, bool at_end) {
+  const size_t end = end_of_call();
+  const bool found = end != std::string::npos && end + close_.size() <= kMaxToolCallBytes;
+  const bool too_long = !found && held_.size() > kMaxToolCallBytes;
   if (!found && !at_end && !too_long) return false;
-  const size_t n = found ? end : held_.size();
+  size_t n = found ? end : held_.size();
   std::vector<ToolCall> calls;
   const bool read =
       !too_long &&
       CallReader(calls).read(form_.tools, open_, std::string_view(held_).substr(open_.size(), n - open_.size())) &&
       calls.size() <= kMaxToolCalls - calls_;
+  // What closes a call may open the next one.
+  const size_t all = n + (found && close_ != open_ ? close_.size() : 0);
   if (read) {
     for (ToolCall& c : calls) {
       if (c.id.empty()) c.id = str("call_", calls_);
@@ -391,12 +418,16 @@ bool ReplyParser::step_call(ReplyDelta& out, bool at_end) {
       out.tool_calls.push_back(std::move(c));
     }
     content_begun_ = false;
-    held_.erase(0, found ? n + close_.size() : n);
-  } else {
-    const size_t all = found ? n + close_.size() : n;
-    content_begun_ = true;
-    give_content(out, std::string_view(held_).substr(0, all));
     held_.erase(0, all);
+  } else {
+    n = all;
+    if (too_long) {
+      // The same bytes whatever the pieces were, and whole characters.
+      for (n = kMaxToolCallBytes; n > 0 && (static_cast<unsigned char>(held_[n]) & 0xC0) == 0x80;) n--;
+    }
+    content_begun_ = true;
+    give_content(out, std::string_view(held_).substr(0, n));
+    held_.erase(0, n);
   }
   open_.clear();
   searched_ = 0;

@@ -18,12 +18,13 @@ enum class ToolCallForm : uint8_t {
   glm,      ///< <tool_call>NAME<arg_key>k</arg_key><arg_value>v</arg_value></tool_call>: GLM 4.5
   llama3,   ///< {"name": ..., "parameters": {...}}, perhaps after <|python_tag|>: Llama 3.1 to 3.3
   mistral,  ///< [TOOL_CALLS][{"name": ..., "arguments": {...}}], or [TOOL_CALLS]NAME[ARGS]{...}
-  functionary,  ///< <function=NAME>{...}</function>, or >>>NAME\n{...}
+  functionary,  ///< <function=NAME>{...}</function>, or >>>NAME\n{...}, where >>>all\n begins text
   deepseek,     ///< <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME\n```json\n{...}\n```...
   command_r,    ///< Action: ```json [{"tool_name": ..., "parameters": {...}}] ```, or <|START_ACTION|>[...]
   granite,      ///< <|tool_call|>[{"name": ..., "arguments": {...}}]: Granite 3; Phi-4 mini writes the same
   kimi,         ///< <|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>{...}<|tool_call_end|>
-  harmony       ///< <|channel|>commentary to=functions.NAME <|message|>{...}<|call|>: gpt-oss
+  harmony       ///< <|channel|>commentary to=functions.NAME <|message|>{...}<|call|>, perhaps with the name before the
+                ///< channel: gpt-oss
 };
 
 struct ReplyForm {
@@ -65,6 +66,16 @@ class ReplyParser {
 
  private:
   enum class State : uint8_t { content, reasoning, call };
+  /// A mark in the text that is held.
+  struct Mark {
+    enum class Kind : uint8_t { thought, call, noise };
+    size_t at = 0, free = 0;
+    std::string_view open, close;
+    Kind kind = Kind::noise;
+    bool certain = false;
+  };
+  Mark first_mark(bool at_end) const;
+  size_t end_of_call();
   bool step(ReplyDelta& out, bool at_end);
   bool step_reasoning(ReplyDelta& out, bool at_end);
   bool step_content(ReplyDelta& out, bool at_end);

@@ -22,7 +22,7 @@ struct TemplateLimits {
   size_t source_bytes = size_t{1} << 20;   ///< length of the template
   int nesting = 100;                       ///< brackets and blocks inside of each other in the source
   int call_depth = 64;                     ///< macros that call macros
-  int64_t steps = 4'000'000;               ///< expressions, statements and compared characters (by 64)
+  int64_t steps = 10'000'000;              ///< expressions, statements and compared characters (by 64)
   size_t output_bytes = size_t{32} << 20;  ///< length of the rendered text
   size_t value_bytes = size_t{256} << 20;  ///< all strings and lists made on the way
 };

@@ -18,6 +18,7 @@ namespace tg::llm {
 struct SchemaLimits {
   size_t nodes = 20'000;              ///< schemas inside of the schema, after allOf is merged
   size_t automaton_states = 100'000;  ///< of all its scalars and keys together
+  size_t steps = 50'000'000;          ///< of compiling it; they take less than a second
   int depth = 64;                     ///< nesting of arrays and objects in the text; recursive schemas are cut off here
   size_t properties = 512;            ///< of one object
   size_t alternatives = 64;           ///< readings of one text that are followed at once
@@ -40,6 +41,7 @@ struct Grammar;
 struct Position;
 struct Vocabulary;
 class MaskCache;
+class MaskCaches;
 }  // namespace constraint
 
 /// A compiled schema. Strings, numbers and keys are finite automata, arrays and objects a stack.
@@ -61,9 +63,11 @@ class JsonSchema {
   bool accepts(std::string_view text) const;
 
   const std::shared_ptr<const constraint::Grammar>& grammar() const { return grammar_; }
+  const std::shared_ptr<constraint::MaskCaches>& masks() const { return masks_; }
 
  private:
   std::shared_ptr<const constraint::Grammar> grammar_;
+  std::shared_ptr<constraint::MaskCaches> masks_;  ///< copies of a schema share them
 };
 
 /// A tokenizer's vocabulary, sorted once for all masks; shared between threads.
@@ -78,7 +82,8 @@ class TokenBytes {
   std::shared_ptr<const constraint::Vocabulary> vocabulary_;
 };
 
-/// Where one reply stands in a schema. One object for each sequence; not for use by two threads at once.
+/// Where one reply stands in a schema. One object for each sequence; not for use by two threads at once. Constraints
+/// made of one schema (or copies of it) and one vocabulary share their masks, on any threads.
 class JsonConstraint {
  public:
   JsonConstraint(const JsonSchema& schema, const TokenBytes& tokens);
@@ -101,10 +106,10 @@ class JsonConstraint {
   void reset();
 
  private:
-  std::shared_ptr<const constraint::Grammar> grammar_;
   std::shared_ptr<const constraint::Vocabulary> vocabulary_;
+  std::shared_ptr<constraint::MaskCache> masks_;
   std::unique_ptr<constraint::Position> position_;
-  std::unique_ptr<constraint::MaskCache> masks_;
+  std::shared_ptr<const std::vector<uint64_t>> mask_;
 };
 
 }  // namespace tg::llm

@@ -172,10 +172,8 @@ class Writer {
       if (known != std::string_view::npos) (out += '\\') += "\"\\bfnrt"[known];
       else if (c < 0x20) unit(c);
       else if (c == 0xFFFD && length == 1) out += "\xEF\xBF\xBD";  // a byte that is no UTF-8
-      else if (c < 0x80 || !style_.ascii) {
-        if (c == 0x7F && style_.ascii) out += '\x7F';
-        else out += s.substr(at, length);
-      } else if (c < 0x10000) unit(c);
+      else if (c < 0x7F || !style_.ascii) out += s.substr(at, length);
+      else if (c < 0x10000) unit(c);
       else {
         unit(0xD800 + ((c - 0x10000) >> 10));
         unit(0xDC00 + ((c - 0x10000) & 0x3FF));

@@ -2,13 +2,20 @@
 #include "tinygrad/llm/constraint/byte_automaton.h"
 
 #include <algorithm>
-#include <array>
-#include <map>
+#include <span>
+#include <unordered_map>
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/llm/value.h"
 
 namespace tg::llm::constraint {
+
+namespace {
+
+/// What looking for the state behind one byte costs beside the length of its key.
+constexpr size_t kStepsOfByte = 8;
+
+}  // namespace
 
 int32_t ByteAutomaton::step(int32_t state, uint8_t byte) const {
   const State& s = states[static_cast<size_t>(state)];
@@ -17,21 +24,57 @@ int32_t ByteAutomaton::step(int32_t state, uint8_t byte) const {
   return -1;
 }
 
+void WorkBudget::spend(size_t steps) {
+  TG_CHECK(ValueError, steps <= left_, "[json_schema] compiling takes more than ", all_, " steps");
+  left_ -= steps;
+}
+
+std::vector<bool> cuts_around(std::string_view bytes) {
+  std::vector<bool> cuts(256, false);
+  for (const char c : bytes) {
+    const auto b = static_cast<uint8_t>(c);
+    cuts[b] = true;
+    if (b < 255) cuts[b + 1] = true;
+  }
+  return cuts;
+}
+
 namespace {
 
+/// Bytes that every state treats alike.
+struct ByteClass {
+  uint8_t low, high;
+};
+
+std::vector<ByteClass> classes_of(const std::vector<bool>& cuts) {
+  std::vector<ByteClass> out;
+  for (int b = 0; b < 256; b++) {
+    if (b == 0 || cuts[static_cast<size_t>(b)]) out.push_back({static_cast<uint8_t>(b), static_cast<uint8_t>(b)});
+    else out.back().high = static_cast<uint8_t>(b);
+  }
+  return out;
+}
+
+/// An automaton of which not every state needs to reach a match.
 struct Draft {
-  std::vector<std::array<int32_t, 256>> to;
+  std::vector<ByteClass> classes;
+  std::vector<int32_t> to;  ///< of each state and class; -1: none
   std::vector<int32_t> tags;
+
+  size_t size() const { return tags.size(); }
+  std::span<const int32_t> row(size_t state) const {
+    return std::span(to).subspan(state * classes.size(), classes.size());
+  }
 };
 
 /// Returns which states can reach a match.
 std::vector<bool> alive_states(const Draft& d) {
-  std::vector<std::vector<int32_t>> from(d.to.size());
+  std::vector<std::vector<int32_t>> from(d.size());
   std::vector<int32_t> work;
-  std::vector<bool> alive(d.to.size(), false);
-  for (size_t s = 0; s < d.to.size(); s++) {
+  std::vector<bool> alive(d.size(), false);
+  for (size_t s = 0; s < d.size(); s++) {
     int32_t before = -1;
-    for (int32_t t : d.to[s])
+    for (const int32_t t : d.row(s))
       if (t >= 0 && t != before) from[static_cast<size_t>(before = t)].push_back(static_cast<int32_t>(s));
     if (d.tags[s] < 0) continue;
     alive[s] = true;
@@ -40,7 +83,7 @@ std::vector<bool> alive_states(const Draft& d) {
   while (!work.empty()) {
     const auto s = static_cast<size_t>(work.back());
     work.pop_back();
-    for (int32_t f : from[s]) {
+    for (const int32_t f : from[s]) {
       if (alive[static_cast<size_t>(f)]) continue;
       alive[static_cast<size_t>(f)] = true;
       work.push_back(f);
@@ -52,21 +95,23 @@ std::vector<bool> alive_states(const Draft& d) {
 ByteAutomaton trimmed(const Draft& d) {
   const std::vector<bool> alive = alive_states(d);
   ByteAutomaton a;
-  if (d.to.empty() || !alive[0]) return a;
-  std::vector<int32_t> number(d.to.size(), -1);
+  if (d.size() == 0 || !alive[0]) return a;
+  std::vector<int32_t> number(d.size(), -1);
   int32_t count = 0;
-  for (size_t s = 0; s < d.to.size(); s++)
+  for (size_t s = 0; s < d.size(); s++)
     if (alive[s]) number[s] = count++;
-  for (size_t s = 0; s < d.to.size(); s++) {
+  for (size_t s = 0; s < d.size(); s++) {
     if (!alive[s]) continue;
     ByteAutomaton::State state{static_cast<uint32_t>(a.edges.size()), 0, d.tags[s]};
-    for (int b = 0; b < 256; b++) {
-      const int32_t t = d.to[s][static_cast<size_t>(b)];
-      if (t < 0 || !alive[static_cast<size_t>(t)]) continue;
-      const int32_t to = number[static_cast<size_t>(t)];
-      const bool joins = a.edges.size() > state.begin && a.edges.back().to == to && a.edges.back().high + 1 == b;
-      if (joins) a.edges.back().high = static_cast<uint8_t>(b);
-      else a.edges.push_back({static_cast<uint8_t>(b), static_cast<uint8_t>(b), to});
+    const std::span<const int32_t> row = d.row(s);
+    for (size_t c = 0; c < row.size(); c++) {
+      if (row[c] < 0 || !alive[static_cast<size_t>(row[c])]) continue;
+      const int32_t to = number[static_cast<size_t>(row[c])];
+      const ByteClass& bytes = d.classes[c];
+      const bool joins =
+          a.edges.size() > state.begin && a.edges.back().to == to && a.edges.back().high + 1 == bytes.low;
+      if (joins) a.edges.back().high = bytes.high;
+      else a.edges.push_back({bytes.low, bytes.high, to});
     }
     state.end = static_cast<uint32_t>(a.edges.size());
     a.states.push_back(state);
@@ -74,50 +119,87 @@ ByteAutomaton trimmed(const Draft& d) {
   return a;
 }
 
+struct KeyHash {
+  size_t operator()(const Key& k) const {
+    uint64_t h = 0x9E3779B97F4A7C15u;
+    for (const int32_t v : k) {
+      h = (h ^ static_cast<uint32_t>(v)) * 0xD6E8FEB86659FD93u;
+      h ^= h >> 29;
+    }
+    return h;
+  }
+};
+
 }  // namespace
 
-ByteAutomaton explore(const Key& first, const std::function<std::optional<Key>(const Key&, uint8_t)>& step,
-                      const std::function<int32_t(const Key&)>& tag, size_t limit, std::string_view what) {
-  std::map<Key, int32_t> known{{first, 0}};
-  std::vector<Key> keys{first};
+ByteAutomaton explore(const Exploration& e, size_t limit, WorkBudget& budget) {
+  std::unordered_map<Key, int32_t, KeyHash> known{{e.first, 0}};
+  std::vector<Key> keys{e.first};
   Draft d;
+  d.classes = classes_of(e.cuts);
   for (size_t s = 0; s < keys.size(); s++) {
     const Key key = keys[s];
-    d.tags.push_back(tag(key));
-    d.to.emplace_back().fill(-1);
-    for (int b = 0; b < 256; b++) {
-      std::optional<Key> next = step(key, static_cast<uint8_t>(b));
+    d.tags.push_back(e.tag(key));
+    budget.spend((kStepsOfByte + key.size()) * d.classes.size());
+    for (const ByteClass& c : d.classes) {
+      std::optional<Key> next = e.step(key, c.low);
+      d.to.push_back(-1);
       if (!next) continue;
       const auto [found, added] = known.emplace(*next, static_cast<int32_t>(keys.size()));
       if (added) {
-        TG_CHECK(ValueError, keys.size() < limit, "[json_schema] ", what, " needs more than ", limit, " states");
+        TG_CHECK(ValueError, keys.size() < limit, "[json_schema] ", e.what, " needs more than ", limit, " states");
         keys.push_back(std::move(*next));
       }
-      d.to[s][static_cast<size_t>(b)] = found->second;
+      d.to.back() = found->second;
     }
   }
   return trimmed(d);
 }
 
-std::string quoted(std::string_view text) { return Value(text).json(); }
-
-ByteAutomaton literals(const std::vector<std::string>& texts, size_t limit) {
-  // A state is the first text with the prefix read so far, and the length of that prefix.
-  const auto step = [&](const Key& k, uint8_t b) -> std::optional<Key> {
-    const std::string& one = texts[static_cast<size_t>(k[0])];
-    const auto n = static_cast<size_t>(k[1]);
-    const std::string prefix = one.substr(0, n) + static_cast<char>(b);
-    for (size_t i = 0; i < texts.size(); i++)
-      if (texts[i].starts_with(prefix)) return Key{static_cast<int32_t>(i), k[1] + 1};
-    return {};
-  };
-  const auto tag = [&](const Key& k) {
-    const std::string prefix = texts[static_cast<size_t>(k[0])].substr(0, static_cast<size_t>(k[1]));
-    const auto found = std::find(texts.begin(), texts.end(), prefix);
-    return found == texts.end() ? -1 : static_cast<int32_t>(found - texts.begin());
-  };
-  return explore({0, 0}, step, tag, limit, "enum");
+TextTree::TextTree(const std::vector<std::string>& texts, size_t limit, WorkBudget& budget)
+    : children_(1), texts_(1, -1) {
+  for (size_t i = 0; i < texts.size(); i++) {
+    budget.spend(texts[i].size() * kStepsOfByte);
+    size_t node = 0;
+    for (const char c : texts[i]) {
+      auto& all = children_[node];
+      const auto byte = static_cast<uint8_t>(c);
+      auto at = std::lower_bound(all.begin(), all.end(), byte, [](const auto& p, uint8_t b) { return p.first < b; });
+      if (at == all.end() || at->first != byte) {
+        TG_CHECK(ValueError, children_.size() < limit, "[json_schema] texts need more than ", limit, " states");
+        at = all.insert(at, {byte, static_cast<int32_t>(children_.size())});
+        node = static_cast<size_t>(at->second);
+        children_.emplace_back();
+        texts_.push_back(-1);
+      } else node = static_cast<size_t>(at->second);
+    }
+    if (texts_[node] < 0) texts_[node] = static_cast<int32_t>(i);
+  }
 }
+
+int32_t TextTree::child(int32_t node, uint8_t byte) const {
+  const auto& all = children_[static_cast<size_t>(node)];
+  const auto at = std::lower_bound(all.begin(), all.end(), byte, [](const auto& p, uint8_t b) { return p.first < b; });
+  return at == all.end() || at->first != byte ? -1 : at->second;
+}
+
+ByteAutomaton TextTree::automaton() const {
+  ByteAutomaton a;
+  for (size_t n = 0; n < children_.size(); n++) {
+    ByteAutomaton::State state{static_cast<uint32_t>(a.edges.size()), 0, texts_[n]};
+    for (const auto& [byte, to] : children_[n]) a.edges.push_back({byte, byte, to});
+    state.end = static_cast<uint32_t>(a.edges.size());
+    a.states.push_back(state);
+  }
+  if (children_.size() == 1 && texts_[0] < 0) a.states.clear();  // no text at all
+  return a;
+}
+
+ByteAutomaton literals(const std::vector<std::string>& texts, size_t limit, WorkBudget& budget) {
+  return TextTree(texts, limit, budget).automaton();
+}
+
+std::string quoted(std::string_view text) { return Value(text).json(); }
 
 namespace {
 
@@ -272,97 +354,145 @@ class NumberRules {
 };
 
 // ---- keys of objects ----
-// A state is: a text with the prefix read so far (-1: none has it), its length; and where in a character it is:
-// 0 between, 1..3 that many bytes to come with the bounds of the next, -1 behind \, -2.. in \u00XX, -9 at the end.
+// A state is: the node of the names' tree (-1: no name begins so); where in a character it is, with the bounds of the
+// next byte (0 between, 1..3 that many bytes to come, -1 behind \, -2.. in \u00XX, -9 at the end); and the state of
+// each pattern (-1: it does not match).
+
+constexpr size_t kNode = 0, kPlace = 1, kLowByte = 2, kHighByte = 3, kPatterns = 4;
+constexpr int32_t kKeyEnd = -9;
 
 bool continue_utf8(Key& k, uint8_t b) {
-  if (b < k[3] || b > k[4]) return false;
-  k[2]--;
-  k[3] = k[2] > 0 ? 0x80 : 0;
-  k[4] = k[2] > 0 ? 0xBF : 0;
+  if (b < k[kLowByte] || b > k[kHighByte]) return false;
+  k[kPlace]--;
+  k[kLowByte] = k[kPlace] > 0 ? 0x80 : 0;
+  k[kHighByte] = k[kPlace] > 0 ? 0xBF : 0;
   return true;
 }
 
 bool step_escape(Key& k, uint8_t b) {
-  k[2] = b == 'u' ? -2 : 0;
+  k[kPlace] = b == 'u' ? -2 : 0;
   return b == 'u' || std::string_view("\"\\bfnrt").find(static_cast<char>(b)) != std::string_view::npos;
 }
 
 /// Steps through the digits of an escape. Control characters that have a short one are not written so.
 bool step_hex(Key& k, uint8_t b) {
-  const int32_t at = k[2];
+  const int32_t at = k[kPlace];
   if (at == -2 || at == -3) {
-    k[2] = at - 1;
+    k[kPlace] = at - 1;
     return b == '0';
   }
   if (at == -4) {
-    k[2] = b == '0' ? -5 : -6;
+    k[kPlace] = b == '0' ? -5 : -6;
     return b == '0' || b == '1';
   }
-  k[2] = 0;
+  k[kPlace] = 0;
   const bool hex = (b >= '0' && b <= '9') || (b >= 'a' && b <= 'f');
   return hex && (at == -6 || std::string_view("89acd").find(static_cast<char>(b)) == std::string_view::npos);
 }
 
 bool begin_character(Key& k, uint8_t b) {
   if (b < 0x20 || (b > 0x7F && b < 0xC2) || b > 0xF4) return false;
-  if (b == '"') k[2] = -9;
-  else if (b == '\\') k[2] = -1;
+  if (b == '"') k[kPlace] = kKeyEnd;
+  else if (b == '\\') k[kPlace] = -1;
   else if (b >= 0x80) {
-    k[2] = b < 0xE0 ? 1 : b < 0xF0 ? 2 : 3;
-    k[3] = b == 0xE0 ? 0xA0 : b == 0xF0 ? 0x90 : 0x80;
-    k[4] = b == 0xED ? 0x9F : b == 0xF4 ? 0x8F : 0xBF;
+    k[kPlace] = b < 0xE0 ? 1 : b < 0xF0 ? 2 : 3;
+    k[kLowByte] = b == 0xE0 ? 0xA0 : b == 0xF0 ? 0x90 : 0x80;
+    k[kHighByte] = b == 0xED ? 0x9F : b == 0xF4 ? 0x8F : 0xBF;
   }
   return true;
 }
 
 bool step_character(Key& k, uint8_t b) {
-  if (k[2] > 0) return continue_utf8(k, b);
-  if (k[2] == 0) return begin_character(k, b);
-  if (k[2] == -1) return step_escape(k, b);
-  return k[2] != -9 && step_hex(k, b);
+  if (k[kPlace] > 0) return continue_utf8(k, b);
+  if (k[kPlace] == 0) return begin_character(k, b);
+  if (k[kPlace] == -1) return step_escape(k, b);
+  return k[kPlace] != kKeyEnd && step_hex(k, b);
 }
+
+/// The keys of one object, told apart.
+class KeyExplorer {
+ public:
+  KeyExplorer(KeyRules& rules, size_t limit, WorkBudget& budget) : rules_(rules), tree_(texts(rules), limit, budget) {}
+
+  ByteAutomaton run(size_t limit, WorkBudget& budget) {
+    if (!rules_.others) return tree_.automaton();
+    Exploration e;
+    e.first = {0, 0, 0, 0};
+    for (const ByteAutomaton* p : rules_.patterns) e.first.push_back(p->states.empty() ? -1 : p->step(0, '"'));
+    e.step = [&](const Key& k, uint8_t b) { return step(k, b); };
+    e.tag = [&](const Key& k) { return tag(k); };
+    e.cuts = cuts();
+    e.what = "an object's keys";
+    return explore(e, limit, budget);
+  }
+
+ private:
+  static std::vector<std::string> texts(const KeyRules& rules) {
+    std::vector<std::string> out;
+    for (const std::string& n : rules.names) out.push_back(quoted(n).substr(1));
+    return out;
+  }
+  std::vector<bool> cuts() const {
+    std::vector<bool> all = cuts_around("\"\\/bfnrtu0123456789acde");
+    for (const int b :
+         {0x20, 0x61, 0x67, 0x7F, 0x80, 0x90, 0xA0, 0xC0, 0xC2, 0xE0, 0xE1, 0xED, 0xEE, 0xF0, 0xF1, 0xF4, 0xF5})
+      all[static_cast<size_t>(b)] = true;
+    const auto join = [&](const std::vector<bool>& more) {
+      for (size_t i = 0; i < 256; i++) all[i] = all[i] || more[i];
+    };
+    for (const std::string& t : texts(rules_)) join(cuts_around(t));
+    for (const ByteAutomaton* p : rules_.patterns)
+      for (const ByteAutomaton::Edge& edge : p->edges) {
+        all[edge.low] = true;
+        if (edge.high < 255) all[edge.high + 1] = true;
+      }
+    return all;
+  }
+  std::optional<Key> step(const Key& k, uint8_t b) const {
+    Key next = k;
+    const bool fits = step_character(next, b);
+    next[kNode] = k[kNode] < 0 ? -1 : tree_.child(k[kNode], b);
+    const bool plain = rules_.patterns.empty() || (b >= 0x20 && b < 0x7F);
+    if (!fits || (next[kNode] < 0 && !plain)) return {};
+    for (size_t i = 0; i < rules_.patterns.size(); i++)
+      if (next[kPatterns + i] >= 0) next[kPatterns + i] = rules_.patterns[i]->step(next[kPatterns + i], b);
+    return next;
+  }
+  int32_t tag(const Key& k) {
+    if (k[kPlace] != kKeyEnd) return -1;
+    if (k[kNode] >= 0 && tree_.text(k[kNode]) >= 0) return tree_.text(k[kNode]);
+    const auto first = static_cast<int32_t>(rules_.names.size());
+    if (rules_.patterns.empty()) return first;
+    std::vector<bool> group;
+    for (size_t i = 0; i < rules_.patterns.size(); i++)
+      group.push_back(k[kPatterns + i] >= 0 && rules_.patterns[i]->ends(k[kPatterns + i]));
+    const bool none = std::find(group.begin(), group.end(), true) == group.end();
+    if (none && !rules_.unmatched) return -1;
+    const auto at = std::find(rules_.groups.begin(), rules_.groups.end(), group);
+    const auto number = static_cast<int32_t>(at - rules_.groups.begin());
+    if (at == rules_.groups.end()) rules_.groups.push_back(std::move(group));
+    return first + number;
+  }
+
+  KeyRules& rules_;
+  TextTree tree_;
+};
 
 }  // namespace
 
-ByteAutomaton numbers(const NumberRange& range, size_t limit) {
+ByteAutomaton numbers(const NumberRange& range, size_t limit, WorkBudget& budget) {
   const NumberRules rules(range);
-  Key first(kPlaces, 0);
-  return explore(
-      first, [&](const Key& k, uint8_t b) { return rules.step(k, b); },
-      [&](const Key& k) { return rules.accepts(k) ? 0 : -1; }, limit, "a range of numbers");
+  Exploration e;
+  e.first = Key(kPlaces, 0);
+  e.step = [&](const Key& k, uint8_t b) { return rules.step(k, b); };
+  e.tag = [&](const Key& k) { return rules.accepts(k) ? 0 : -1; };
+  e.cuts = cuts_around("0123456789+-.eE");
+  e.what = "a range of numbers";
+  return explore(e, limit, budget);
 }
 
-ByteAutomaton object_keys(const std::vector<std::string>& names, bool others, size_t limit) {
-  std::vector<std::string> texts;
-  for (const std::string& n : names) texts.push_back(quoted(n).substr(1));
-  const auto other = static_cast<int32_t>(names.size());
-  const auto step = [&](const Key& k, uint8_t b) -> std::optional<Key> {
-    Key next = k;
-    const bool fits = step_character(next, b);
-    next[0] = -1;
-    next[1] = 0;
-    if (k[0] >= 0) {
-      const std::string prefix =
-          texts[static_cast<size_t>(k[0])].substr(0, static_cast<size_t>(k[1])) + static_cast<char>(b);
-      for (size_t i = 0; i < texts.size() && next[0] < 0; i++)
-        if (texts[i].starts_with(prefix)) {
-          next[0] = static_cast<int32_t>(i);
-          next[1] = k[1] + 1;
-        }
-    }
-    if (!fits || (next[0] < 0 && !others)) return {};
-    return next;
-  };
-  const auto tag = [&](const Key& k) {
-    if (k[2] != -9) return -1;
-    if (k[0] < 0) return other;
-    const std::string text = texts[static_cast<size_t>(k[0])].substr(0, static_cast<size_t>(k[1]));
-    const auto found = std::find(texts.begin(), texts.end(), text);
-    return found == texts.end() ? other : static_cast<int32_t>(found - texts.begin());
-  };
-  const bool any = others || !texts.empty();
-  return any ? explore({texts.empty() ? -1 : 0, 0, 0, 0, 0}, step, tag, limit, "an object's keys") : ByteAutomaton{};
+ByteAutomaton object_keys(KeyRules& rules, size_t limit, WorkBudget& budget) {
+  return KeyExplorer(rules, limit, budget).run(limit, budget);
 }
 
 }  // namespace tg::llm::constraint

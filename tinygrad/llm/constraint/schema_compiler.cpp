@@ -14,7 +14,9 @@
 namespace tg::llm::constraint {
 namespace {
 
-constexpr int kMaxResolutions = 200;  ///< of $ref and allOf in one schema
+constexpr size_t kMaxKeyPatterns = 16;  ///< of one object's patternProperties
+constexpr int kMaxResolutions = 200;    ///< of $ref and allOf in one schema
+constexpr size_t kStepsOfSchema = 100;  ///< of a WorkBudget, for a look at one keyword
 
 using Names = std::set<std::string_view>;
 const Names kAnnotations = {"title", "description", "default",       "examples", "$schema",
@@ -26,6 +28,7 @@ const Names kKeywords = {"type",
                          "properties",
                          "required",
                          "additionalProperties",
+                         "patternProperties",
                          "items",
                          "prefixItems",
                          "minItems",
@@ -45,8 +48,10 @@ const Names kKeywords = {"type",
                          "$ref"};
 const std::vector<std::string_view> kTypes = {"object", "array", "string", "number", "integer", "boolean", "null"};
 
-[[noreturn]] void fail(const std::string& path, const std::string& what) {
-  throw ValueError(str("[json_schema] ", path, ": ", what));
+[[noreturn]] void fail(const std::string& path, std::string_view what) {
+  constexpr std::string_view kPrefix = "[json_schema] ";
+  if (what.starts_with(kPrefix)) what.remove_prefix(kPrefix.size());
+  throw ValueError(str(kPrefix, path, ": ", what));
 }
 
 /// Returns whether a value has a type of this name; numbers without a fraction are integers.
@@ -76,13 +81,16 @@ std::vector<std::string> types_of(const Value& schema, const std::string& path) 
 /// Joins two schemas into one that holds where both hold.
 class Merger {
  public:
-  explicit Merger(const std::string& path) : path_(path) {}
+  Merger(const std::string& path, WorkBudget& budget) : path_(path), budget_(budget) {}
 
   Value merge(const Value& a, const Value& b) {
-    if (++work_ > 10'000) fail(path_, "allOf is too large to merge");
+    budget_.spend(kStepsOfSchema);
     if (a.is_bool()) return a.as_bool() ? b : a;
     if (b.is_bool()) return b.as_bool() ? a : b;
     std::vector<Value::Entry> out;
+    budget_.spend(kStepsOfSchema * (a.size() + b.size()));
+    check_apart(a, b);
+    check_apart(b, a);
     for (const auto& [key, value] : a.entries()) {
       const Value* there = b.find_key(key);
       out.emplace_back(key, there ? both(key.as_string(), value, *there, a, b) : value);
@@ -94,11 +102,23 @@ class Merger {
   }
 
  private:
+  /// Refuses pairs whose keywords mean less once they stand in one schema.
+  void check_apart(const Value& a, const Value& b) {
+    if (a.find("prefixItems") && b.find("items") && !b.find("prefixItems"))
+      fail(path_ + "/prefixItems", "cannot be merged with items of another schema");
+    const bool same = a.find("patternProperties") && b.find("patternProperties");
+    if (a.find("patternProperties") && b.find("additionalProperties") && !same)
+      fail(path_ + "/patternProperties", "cannot be merged with additionalProperties of another schema");
+  }
   Value both(const std::string& key, const Value& x, const Value& y, const Value& a, const Value& b) {
+    budget_.spend(kStepsOfSchema * (1 + x.size() * (key == "enum" || key == "required" ? y.size() : 1)));
     if (x == y || kAnnotations.contains(key)) return x;
     const bool numbers = x.is_number() && y.is_number();
     if (numbers && (key.starts_with("min") || key == "exclusiveMinimum")) return x.as_double() > y.as_double() ? x : y;
     if (numbers && (key.starts_with("max") || key == "exclusiveMaximum")) return x.as_double() < y.as_double() ? x : y;
+    const bool lists = key == "required" || key == "enum";
+    if (lists && (!x.is_list() || !y.is_list())) fail(path_ + "/" + key, "expected a list");
+    if (key == "properties" && (!x.is_dict() || !y.is_dict())) fail(path_ + "/" + key, "expected an object");
     if (key == "required") return joined(x, y);
     if (key == "enum") return common(x, y);
     if (key == "type") return common_types(a, b);
@@ -162,7 +182,7 @@ class Merger {
   }
 
   const std::string& path_;
-  int work_ = 0;
+  WorkBudget& budget_;
 };
 
 Value without(const Value& schema, std::initializer_list<std::string_view> keys) {
@@ -174,7 +194,9 @@ Value without(const Value& schema, std::initializer_list<std::string_view> keys)
 
 class Compiler {
  public:
-  Compiler(const Value& schema, const SchemaOptions& options) : root_(schema) { g_.options = options; }
+  Compiler(const Value& schema, const SchemaOptions& options) : root_(schema), budget_(options.limits.steps) {
+    g_.options = options;
+  }
 
   std::shared_ptr<const Grammar> run() {
     TG_CHECK(ValueError, g_.options.limits.depth > 0 && g_.options.limits.depth <= 1000,
@@ -206,6 +228,7 @@ class Compiler {
     const auto id = static_cast<int32_t>(g_.nodes.size());
     g_.nodes.emplace_back();
     links_.emplace_back();
+    budget_.spend(kStepsOfSchema + path.size());
     queue_.push_back({schema, path, id});
     return id;
   }
@@ -256,7 +279,10 @@ class Compiler {
       if (!w.schema.is_dict()) fail(w.path, "a schema is an object or a boolean");
       for (const auto& [key, value] : w.schema.entries()) {
         const std::string& k = key.as_string();
-        const bool harmless = k == "uniqueItems" && value.is_bool() && !value.as_bool();
+        const Value* most = w.schema.find("maxItems");
+        const bool one = most && most->is_integer() && most->as_integer() <= 1;
+        const bool harmless = k == "uniqueItems" && value.is_bool() && (!value.as_bool() || one);
+        if (k == "$id" && w.path != "#") fail(w.path + "/$id", "is supported at the root only");
         if (!kKeywords.contains(k) && !kAnnotations.contains(k) && !harmless)
           fail(w.path + "/" + k, "the keyword is not supported");
       }
@@ -271,7 +297,7 @@ class Compiler {
         links_[static_cast<size_t>(w.node)].push_back(to);
         return false;
       }
-      Merger merger(w.path);
+      Merger merger(w.path, budget_);
       if (ref) rest = merger.merge(rest, checked(resolve(*ref, w.path), w.path));
       if (all) {
         if (!all->is_list()) fail(w.path + "/allOf", "expected a list");
@@ -289,7 +315,7 @@ class Compiler {
     Value v = checked(part, path);
     for (int i = 0; v.is_dict() && (v.find("$ref") || v.find("allOf")); i++) {
       if (i > kMaxResolutions) fail(path, "references lead back to themselves");
-      Merger merger(path);
+      Merger merger(path, budget_);
       Value rest = without(v, {"$ref", "allOf"});
       if (const Value* ref = v.find("$ref")) rest = merger.merge(rest, checked(resolve(*ref, path), path));
       else if (v.find("allOf")->is_list()) {
@@ -325,7 +351,7 @@ class Compiler {
         fail(w.path + "/" + std::string(key), "expected a list of schemas");
       const Value base = without(w.schema, {key});
       if (key == "oneOf") check_exclusive(*choice, w.path);
-      Merger merger(w.path);
+      Merger merger(w.path, budget_);
       size_t i = 0;
       for (const Value& option : choice->items()) {
         const std::string path = str(w.path, "/", key, "/", i++);
@@ -356,10 +382,12 @@ class Compiler {
     return all && all->is_list() ? std::vector<Value>(all->items().begin(), all->items().end()) : std::vector<Value>{};
   }
   bool exclusive(const Value& raw_a, const Value& raw_b, const std::string& path, int levels) {
+    budget_.spend(kStepsOfSchema * (1 + raw_a.size() + raw_b.size()));
     const Value a = expanded(raw_a, path), b = expanded(raw_b, path);
     if ((a.is_bool() && !a.as_bool()) || (b.is_bool() && !b.as_bool())) return true;
     if (a.is_bool() || b.is_bool()) return false;
     const auto x = values_of(a), y = values_of(b);
+    budget_.spend(kStepsOfSchema * (1 + x.size() + y.size()) + x.size() * y.size());
     if (!x.empty() && !y.empty())
       return std::none_of(x.begin(), x.end(),
                           [&](const Value& v) { return std::find(y.begin(), y.end(), v) != y.end(); });
@@ -406,13 +434,24 @@ class Compiler {
     if (one) values = {*one};
     const auto types = types_of(w.schema, w.path);
     std::vector<std::string> texts;
+    std::set<std::string> known;
     for (const Value& v : values) {
+      if (has_large_integer(v)) fail(w.path + "/enum", "an integer has more than 64 bits");
       const bool fits = std::any_of(types.begin(), types.end(), [&](const std::string& t) { return has_type(v, t); });
-      const std::string text = v.json(compact_json(), 1 << 20);
-      if (fits && std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(text);
+      std::string text = v.json(compact_json(), 1 << 20);
+      budget_.spend(kStepsOfSchema + text.size());
+      if (fits && known.insert(text).second) texts.push_back(std::move(text));
     }
     if (texts.empty()) return;
-    add_scalar(w.node, literals(texts, room()));
+    add_scalar(w.node, literals(texts, room(), budget_));
+  }
+  /// Returns whether a number may have been an integer that 64 bits do not hold. Value bounds how deep this goes.
+  static bool has_large_integer(const Value& v) {
+    if (v.is_real()) return std::fabs(v.as_double()) >= 9.2233720368547758e18;
+    if (v.is_list()) return std::any_of(v.items().begin(), v.items().end(), has_large_integer);
+    if (!v.is_dict()) return false;
+    return std::any_of(v.entries().begin(), v.entries().end(),
+                       [](const Value::Entry& e) { return has_large_integer(e.second); });
   }
   void add_scalar(int32_t node, ByteAutomaton a) {
     if (a.states.empty()) return;
@@ -424,8 +463,8 @@ class Compiler {
   void compile_types(int32_t node, const Value& schema, const std::string& path) {
     const auto types = types_of(schema, path);
     const auto has = [&](std::string_view t) { return std::find(types.begin(), types.end(), t) != types.end(); };
-    if (has("null")) add_scalar(node, literals({"null"}, room()));
-    if (has("boolean")) add_scalar(node, literals({"true", "false"}, room()));
+    if (has("null")) add_scalar(node, literals({"null"}, room(), budget_));
+    if (has("boolean")) add_scalar(node, literals({"true", "false"}, room(), budget_));
     if (has("number") || has("integer")) compile_number(node, schema, path, !has("number"));
     if (has("string")) compile_string(node, schema, path);
     if (has("array")) compile_array(node, schema, path);
@@ -467,7 +506,7 @@ class Compiler {
       if (!fits) fail(path + "/multipleOf", "is supported for integers, from 1 to 1000");
       r.multiple_of = static_cast<int32_t>(m->as_integer());
     }
-    add_scalar(node, numbers(r, room()));
+    add_scalar(node, numbers(r, room(), budget_));
   }
 
   void compile_string(int32_t node, const Value& schema, const std::string& path) {
@@ -485,7 +524,7 @@ class Compiler {
       return add(node, std::move(s));
     }
     try {
-      add_scalar(node, matching_strings(text, least, most, room()));
+      add_scalar(node, matching_strings(text, least, most, room(), budget_));
     } catch (const ValueError& e) { fail(path + (pattern ? "/pattern" : "/format"), e.what()); }
   }
   static std::string format_pattern(const Value& format, const std::string& path) {
@@ -503,7 +542,15 @@ class Compiler {
     if (f == "ipv4") return "^" + octet + "\\." + octet + "\\." + octet + "\\." + octet + "$";
     if (f == "email")
       return "^[A-Za-z0-9_+\\-]+(\\.[A-Za-z0-9_+\\-]+)*@[A-Za-z0-9]+(\\-[A-Za-z0-9]+)*(\\.[A-Za-z0-9]+)+$";
-    fail(path + "/format", "the format is not supported: date, time, date-time, uuid, ipv4 and email are");
+    const std::string label = "[a-z0-9]([a-z0-9\\-]{0,20}[a-z0-9])?";
+    const std::string host = label + "(\\." + label + "){0,6}";
+    if (f == "hostname") return "^" + host + "$";
+    if (f == "ipv6") return "^([0-9a-f]{1,4}:){7}[0-9a-f]{1,4}$";
+    if (f == "uri" || f == "uri-reference")
+      return "^https?://" + host +
+             "(:[1-9][0-9]{0,3})?(/[A-Za-z0-9._~\\-]*)*(\\?[A-Za-z0-9._~=&\\-]*)?(#[A-Za-z0-9._~\\-]*)?$";
+    fail(path + "/format",
+         "the format is not supported: date, time, date-time, uuid, ipv4, ipv6, hostname, uri and email are");
   }
 
   void compile_array(int32_t node_id, const Value& schema, const std::string& path) {
@@ -526,43 +573,122 @@ class Compiler {
   void compile_object(int32_t node_id, const Value& schema, const std::string& path) {
     Shape s;
     s.type = Shape::Type::object;
-    std::vector<std::string> names;
-    const Value* rest = schema.find("additionalProperties");
-    const bool closed = rest && rest->is_bool() && !rest->as_bool();
-    if (!closed) s.rest = rest ? node(*rest, path + "/additionalProperties") : any();
+    const Value* additional = schema.find("additionalProperties");
+    const bool closed = additional && additional->is_bool() && !additional->as_bool();
+    KeyRules rules;
     if (const Value* properties = schema.find("properties")) {
       if (!properties->is_dict()) fail(path + "/properties", "expected an object");
       for (const auto& [name, value] : properties->entries()) {
-        names.push_back(name.as_string());
-        s.items.push_back(node(value, path + "/properties/" + name.as_string()));
+        rules.names.push_back(name.as_string());
+        const Value own = with_patterns(schema, name.as_string(), value, path);
+        s.items.push_back(node(own, path + "/properties/" + name.as_string()));
       }
     }
-    s.required.assign(names.size(), false);
-    if (const Value* required = schema.find("required")) {
-      if (!required->is_list()) fail(path + "/required", "expected a list");
-      for (const Value& v : required->items()) {
-        if (!v.is_string()) fail(path + "/required", "expected names");
-        const auto at = static_cast<size_t>(std::find(names.begin(), names.end(), v.as_string()) - names.begin());
-        if (at == names.size()) {
-          if (closed) return;  // it is required and forbidden
-          names.push_back(v.as_string());
-          s.items.push_back(s.rest);
-          s.required.push_back(true);
-        } else s.required[at] = true;
-      }
-    }
-    if (names.size() > g_.options.limits.properties)
+    s.required.assign(rules.names.size(), false);
+    if (!read_required(schema, closed, rules, s, path)) return;
+    if (rules.names.size() > g_.options.limits.properties)
       fail(path + "/properties", str("more than ", g_.options.limits.properties));
-    s.automaton = object_keys(names, !closed, room());
-    find_reach(s, names.size() + 1);
+    const std::vector<ByteAutomaton> patterns = pattern_automata(schema, path);
+    for (const ByteAutomaton& p : patterns) rules.patterns.push_back(&p);
+    rules.unmatched = !closed;
+    rules.others = !closed || !patterns.empty();
+    s.automaton = object_keys(rules, room(), budget_);
+    add_others(schema, rules, s, path);
+    find_reach(s, rules.names.size() + s.others.size());
     add(node_id, std::move(s));
   }
+  /// Reads `required`; false where something is required that is forbidden.
+  bool read_required(const Value& schema, bool closed, KeyRules& rules, Shape& s, const std::string& path) {
+    const Value* required = schema.find("required");
+    if (!required) return true;
+    if (!required->is_list()) fail(path + "/required", "expected a list");
+    std::map<std::string, size_t> places;
+    for (size_t i = 0; i < rules.names.size(); i++) places.emplace(rules.names[i], i);
+    for (const Value& v : required->items()) {
+      if (!v.is_string()) fail(path + "/required", "expected names");
+      const auto [found, added] = places.emplace(v.as_string(), rules.names.size());
+      if (!added) {
+        s.required[found->second] = true;
+        continue;
+      }
+      const Value* patterns = schema.find("patternProperties");
+      const bool patterned = patterns && patterns->size() > 0;
+      if (closed && !patterned) return false;
+      const Value* additional = schema.find("additionalProperties");
+      const Value own = with_patterns(schema, v.as_string(), {}, path);
+      rules.names.push_back(v.as_string());
+      s.items.push_back(own.is_none() ? (additional ? node(*additional, path + "/additionalProperties") : any())
+                                      : node(own, path + "/patternProperties"));
+      s.required.push_back(true);
+    }
+    return true;
+  }
+  /// Returns the automata of the keys that each pattern of patternProperties matches.
+  std::vector<ByteAutomaton> pattern_automata(const Value& schema, const std::string& path) {
+    std::vector<ByteAutomaton> out;
+    const Value* patterns = schema.find("patternProperties");
+    if (!patterns) return out;
+    if (!patterns->is_dict()) fail(path + "/patternProperties", "expected an object");
+    if (patterns->size() > kMaxKeyPatterns)
+      fail(path + "/patternProperties", str("more than ", kMaxKeyPatterns, " patterns"));
+    for (const auto& [pattern, value] : patterns->entries()) {
+      try {
+        out.push_back(matching_strings(pattern.as_string(), 0, -1, room(), budget_));
+      } catch (const ValueError& e) { fail(path + "/patternProperties", e.what()); }
+    }
+    return out;
+  }
+  /// Joins a property's schema with those of the patterns that its name matches. `own` none: the property has none.
+  Value with_patterns(const Value& schema, const std::string& name, const Value& own, const std::string& path) {
+    const Value* patterns = schema.find("patternProperties");
+    if (!patterns || patterns->size() == 0) return own;
+    const bool plain = std::all_of(name.begin(), name.end(), [](char c) { return c >= 0x20 && c < 0x7F; });
+    if (!plain) fail(path + "/patternProperties", "is supported beside names of printable ASCII only");
+    Value all = own;
+    Merger merger(path, budget_);
+    const std::vector<ByteAutomaton> automata = pattern_automata(schema, path);
+    for (size_t i = 0; i < automata.size(); i++) {
+      const Value& value = patterns->entries()[i].second;
+      if (matches(automata[i], quoted(name)))
+        all = all.is_none() ? value : merger.merge(expanded(all, path), expanded(value, path));
+    }
+    return all;
+  }
+  static bool matches(const ByteAutomaton& a, std::string_view text) {
+    int32_t state = a.states.empty() ? -1 : 0;
+    for (const char c : text) {
+      if (state < 0) return false;
+      state = a.step(state, static_cast<uint8_t>(c));
+    }
+    return state >= 0 && a.ends(state);
+  }
+  /// Adds the schemas of keys that are no properties.
+  void add_others(const Value& schema, const KeyRules& rules, Shape& s, const std::string& path) {
+    if (!rules.others) return;
+    const Value* additional = schema.find("additionalProperties");
+    const auto rest = [&] { return additional ? node(*additional, path + "/additionalProperties") : any(); };
+    if (rules.patterns.empty()) {
+      s.others.push_back(rest());
+      return;
+    }
+    const auto patterns = schema.find("patternProperties")->entries();
+    for (const std::vector<bool>& group : rules.groups) {
+      Value all;
+      Merger merger(path, budget_);
+      for (size_t i = 0; i < group.size(); i++)
+        if (group[i])
+          all = all.is_none() ? patterns[i].second
+                              : merger.merge(expanded(all, path), expanded(patterns[i].second, path));
+      s.others.push_back(all.is_none() ? rest() : node(all, path + "/patternProperties"));
+    }
+  }
   /// Finds the tags that each state of keys can end in.
-  static void find_reach(Shape& s, size_t tags) {
+  void find_reach(Shape& s, size_t tags) {
     const ByteAutomaton& a = s.automaton;
     s.reach.assign(a.states.size(), std::vector<uint64_t>((tags + 63) / 64, 0));
     for (bool changed = true; changed;) {
       changed = false;
+      budget_.spend((a.edges.size() + a.states.size()) * ((tags + 63) / 64));
       for (size_t i = a.states.size(); i-- > 0;) {
         std::vector<uint64_t> all = s.reach[i];
         const int32_t tag = a.states[i].tag;
@@ -586,6 +712,7 @@ class Compiler {
         const int32_t at = work.back();
         work.pop_back();
         if (!seen.insert(at).second) continue;
+        budget_.spend(kStepsOfSchema * (1 + g_.nodes[static_cast<size_t>(at)].size()));
         shapes.insert(g_.nodes[static_cast<size_t>(at)].begin(), g_.nodes[static_cast<size_t>(at)].end());
         work.insert(work.end(), links_[static_cast<size_t>(at)].begin(), links_[static_cast<size_t>(at)].end());
       }
@@ -634,6 +761,7 @@ class Compiler {
   std::map<std::string, int32_t> by_ref_;
   int32_t any_ = -1;
   size_t states_ = 0;
+  WorkBudget budget_;
 };
 
 }  // namespace

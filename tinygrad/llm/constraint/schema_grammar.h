@@ -26,7 +26,8 @@ struct Shape {
   ByteAutomaton automaton;       ///< of a scalar; of an object's keys
   int64_t least = 0, most = -1;  ///< characters of a text, items of an array; most < 0: no limit
   std::vector<int32_t> items;    ///< nodes of the first items, or of the properties in order
-  int32_t rest = -1;             ///< node of further items or properties; -1: none
+  int32_t rest = -1;             ///< node of further items; -1: none
+  std::vector<int32_t> others;   ///< nodes of the keys that are no properties, by tag from items.size() on
   std::vector<bool> required;
   std::vector<std::vector<uint64_t>> reach;  ///< of each state of keys: the tags it can end in
   int32_t depth = kNever;                    ///< nesting that it needs at least, itself included
@@ -58,11 +59,12 @@ class Machine {
   /// Number of the stack that stands for whatever lies around a string that is looked at alone.
   static constexpr int32_t kOutside = 1;
 
-  /// Returns whether the stack ends in the middle of a string, and that string alone on kOutside.
-  bool lone_text(int32_t stack, int32_t& alone);
+  /// Returns whether the stack ends in the middle of a string, and that string alone on kOutside; strings whose next
+  /// `ahead` bytes are free in the same way are one.
+  bool lone_text(int32_t stack, int64_t ahead, int32_t& alone);
   size_t frames() const { return frames_.size(); }
-  /// Forgets every frame that these stacks do not need; renumbers them.
-  void compact(Stacks& kept);
+  /// Returns these stacks of another machine of the same grammar.
+  Stacks import(const Machine& from, const Stacks& at);
 
  private:
   struct Frame {
@@ -86,6 +88,7 @@ class Machine {
   };
 
   int32_t intern(const Frame& f);
+  int32_t intern_set(std::vector<uint64_t> s);
   int32_t set_with(int32_t set, size_t bit, size_t bits);
   void step_one(int32_t stack, uint8_t byte, Stacks& out);
   void enter(int32_t node, int32_t parent, int32_t depth, uint8_t byte, Stacks& out);

@@ -44,13 +44,17 @@ int32_t Machine::intern(const Frame& f) {
   return found->second;
 }
 
+int32_t Machine::intern_set(std::vector<uint64_t> s) {
+  const auto [found, added] = set_ids_.emplace(s, static_cast<int32_t>(sets_.size()));
+  if (added) sets_.push_back(std::move(s));
+  return found->second;
+}
+
 int32_t Machine::set_with(int32_t set, size_t bit, size_t bits) {
   std::vector<uint64_t> s = sets_[static_cast<size_t>(set)];
   s.resize((bits + 63) / 64);
   s[bit / 64] |= uint64_t{1} << (bit % 64);
-  const auto [found, added] = set_ids_.emplace(s, static_cast<int32_t>(sets_.size()));
-  if (added) sets_.push_back(std::move(s));
-  return found->second;
+  return intern_set(std::move(s));
 }
 
 /// The start is a frame that expects a value: a shape of -2 with the node as its state.
@@ -227,7 +231,7 @@ const std::vector<uint64_t>& Machine::open_tags(const Frame& f) {
   const Shape& s = g_.shapes[static_cast<size_t>(f.shape)];
   const std::vector<uint64_t>& seen = sets_[static_cast<size_t>(f.set)];
   const size_t n = s.items.size();
-  open.assign((n + 64) / 64, 0);
+  open.assign((n + s.others.size() + 63) / 64, 0);
   const auto is_seen = [&](size_t i) { return i / 64 < seen.size() && (seen[i / 64] >> (i % 64) & 1); };
   const auto fits = [&](int32_t node) {
     return node >= 0 && f.depth + g_.depths[static_cast<size_t>(node)] <= g_.options.limits.depth;
@@ -241,7 +245,8 @@ const std::vector<uint64_t>& Machine::open_tags(const Frame& f) {
     if (fits(s.items[i])) open[i / 64] |= uint64_t{1} << (i % 64);
     blocked = g_.options.ordered && s.required[i];
   }
-  if (fits(s.rest) && !blocked) open[n / 64] |= uint64_t{1} << (n % 64);
+  for (size_t i = 0; i < s.others.size() && !blocked; i++)
+    if (fits(s.others[i])) open[(n + i) / 64] |= uint64_t{1} << ((n + i) % 64);
   return open;
 }
 
@@ -295,7 +300,7 @@ void Machine::step_object(Frame f, uint8_t byte, Stacks& out) {
   }
   if (byte == ' ' && spaces && f.state == kAfterColon) return go(kAfterColonSpace);
   const auto tag = static_cast<size_t>(f.count);
-  const int32_t node = tag < s.items.size() ? s.items[tag] : s.rest;
+  const int32_t node = tag < s.items.size() ? s.items[tag] : s.others[tag - s.items.size()];
   f.state = kAfterValue;
   f.count = 0;
   enter(node, intern(f), f.depth, byte, out);
@@ -312,31 +317,37 @@ bool Machine::finished(const Stacks& at) const {
   return false;
 }
 
-bool Machine::lone_text(int32_t stack, int32_t& alone) {
+bool Machine::lone_text(int32_t stack, int64_t ahead, int32_t& alone) {
   Frame f = frames_[static_cast<size_t>(stack)];
   if (f.shape < 0 || g_.shapes[static_cast<size_t>(f.shape)].type != Shape::Type::text) return false;
+  const Shape& s = g_.shapes[static_cast<size_t>(f.shape)];
   f.parent = kOutside;
   f.depth = 0;
+  // Bounds that are further than `ahead` characters away do not matter, so that places between them are one.
+  if (s.most < 0 || s.most - f.count >= ahead) {
+    if (f.count >= s.least) f.count = s.least;
+    else if (s.least - f.count >= ahead) f.count = 0;
+  }
   alone = intern(f);
   return true;
 }
 
-void Machine::compact(Stacks& kept) {
-  const std::vector<Frame> before = std::move(frames_);
-  frames_.assign(before.begin(), before.begin() + 2);
-  known_.clear();
-  for (int32_t& stack : kept) {
+Machine::Stacks Machine::import(const Machine& from, const Stacks& at) {
+  Stacks out;
+  for (const int32_t stack : at) {
     std::vector<int32_t> path;
-    for (int32_t at = stack; at > kOutside; at = before[static_cast<size_t>(at)].parent) path.push_back(at);
-    int32_t parent = path.empty() ? stack : before[static_cast<size_t>(path.back())].parent;
-    for (auto at = path.rbegin(); at != path.rend(); ++at) {
-      Frame f = before[static_cast<size_t>(*at)];
+    int32_t parent = stack;
+    for (; parent > kOutside; parent = from.frames_[static_cast<size_t>(parent)].parent) path.push_back(parent);
+    for (auto frame = path.rbegin(); frame != path.rend(); ++frame) {
+      Frame f = from.frames_[static_cast<size_t>(*frame)];
       f.parent = parent;
+      f.set = intern_set(from.sets_[static_cast<size_t>(f.set)]);
       parent = intern(f);
     }
-    stack = parent;
+    out.push_back(parent);
   }
-  std::sort(kept.begin(), kept.end());
+  std::sort(out.begin(), out.end());
+  return out;
 }
 
 }  // namespace tg::llm::constraint

@@ -13,6 +13,7 @@ namespace {
 constexpr int kMaxPatternNesting = 50;
 constexpr int64_t kMaxRepeats = 1000;
 constexpr size_t kMaxNfaStates = 50'000;
+constexpr size_t kStepsOfState = 4;  ///< of a WorkBudget
 
 using CharRange = std::pair<uint32_t, uint32_t>;
 using CharSet = std::vector<CharRange>;
@@ -325,11 +326,12 @@ class PatternReader {
 };
 
 /// Adds what is reached without a byte, and sorts.
-Key closed(const Nfa& nfa, int32_t count, std::set<int32_t> states) {
+Key closed(const Nfa& nfa, int32_t count, std::set<int32_t> states, WorkBudget& budget) {
   std::vector<int32_t> work(states.begin(), states.end());
   while (!work.empty()) {
     const auto s = static_cast<size_t>(work.back());
     work.pop_back();
+    budget.spend(kStepsOfState * (1 + nfa.free[s].size()));
     for (int32_t f : nfa.free[s])
       if (states.insert(f).second) work.push_back(f);
   }
@@ -341,28 +343,41 @@ Key closed(const Nfa& nfa, int32_t count, std::set<int32_t> states) {
 
 }  // namespace
 
-ByteAutomaton matching_strings(std::string_view pattern, int64_t least, int64_t most, size_t limit) {
+ByteAutomaton matching_strings(std::string_view pattern, int64_t least, int64_t most, size_t limit,
+                               WorkBudget& budget) {
   Nfa nfa;
   const int32_t first = nfa.add(), last = nfa.add(), quote = nfa.add(), begin = nfa.add();
   nfa.edges[static_cast<size_t>(first)].push_back({'"', '"', false, begin});
   nfa.edges[static_cast<size_t>(last)].push_back({'"', '"', false, quote});
   PatternReader(pattern, nfa).run(begin, last);
   const auto cap = static_cast<int32_t>(std::min<int64_t>(most >= 0 ? most : least, INT32_MAX - 1));
-  const auto step = [&](const Key& k, uint8_t b) -> std::optional<Key> {
+  Exploration e;
+  e.step = [&](const Key& k, uint8_t b) -> std::optional<Key> {
     std::set<int32_t> next;
     bool begins = false;
+    size_t looked = 0;
     for (size_t i = 1; i < k.size(); i++)
-      for (const Nfa::Edge& e : nfa.edges[static_cast<size_t>(k[i])]) {
-        if (b < e.low || b > e.high) continue;
-        if (e.to == quote && k[0] < least) continue;
-        next.insert(e.to);
-        begins |= e.begins;
+      for (const Nfa::Edge& edge : nfa.edges[static_cast<size_t>(k[i])]) {
+        looked++;
+        if (b < edge.low || b > edge.high) continue;
+        if (edge.to == quote && k[0] < least) continue;
+        next.insert(edge.to);
+        begins |= edge.begins;
       }
+    budget.spend(looked);
     if (next.empty() || (begins && most >= 0 && k[0] >= cap)) return {};
-    return closed(nfa, begins ? std::min(k[0] + 1, cap) : k[0], std::move(next));
+    return closed(nfa, begins ? std::min(k[0] + 1, cap) : k[0], std::move(next), budget);
   };
-  const auto tag = [&](const Key& k) { return std::find(k.begin() + 1, k.end(), quote) == k.end() ? -1 : 0; };
-  return explore(closed(nfa, 0, {first}), step, tag, limit, "a pattern");
+  e.tag = [&](const Key& k) { return std::find(k.begin() + 1, k.end(), quote) == k.end() ? -1 : 0; };
+  e.first = closed(nfa, 0, {first}, budget);
+  e.cuts.assign(256, false);
+  for (const auto& edges : nfa.edges)
+    for (const Nfa::Edge& edge : edges) {
+      e.cuts[edge.low] = true;
+      if (edge.high < 255) e.cuts[edge.high + 1] = true;
+    }
+  e.what = "a pattern";
+  return explore(e, limit, budget);
 }
 
 }  // namespace tg::llm::constraint

@@ -102,8 +102,8 @@ std::function<std::shared_ptr<JsonConstraint>()> constraint_of(ServerState& s, c
   try {
     SchemaOptions options;
     options.ordered = request.tool_choice == ToolChoice::kRequired;  // the name decides what the arguments are
-    const JsonSchema schema =
-        request.any_json ? JsonSchema::any_object(options) : JsonSchema(request.constraint, options);
+    const Value any_object = Value::dict({{Value("type"), Value("object")}});
+    const JsonSchema schema = s.schemas.compiled(request.any_json ? any_object : request.constraint, options);
     return [schema, &s] { return std::make_shared<JsonConstraint>(schema, s.vocabulary_bytes()); };
   } catch (const Error& e) { throw ApiError(400, e.what(), param, "unsupported_schema"); }
 }

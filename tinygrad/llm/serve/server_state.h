@@ -15,6 +15,7 @@
 #include "tinygrad/llm/json_constraint.h"
 #include "tinygrad/llm/serve/api_requests.h"
 #include "tinygrad/llm/serve/embedding_queue.h"
+#include "tinygrad/llm/serve/schema_store.h"
 #include "tinygrad/llm/server.h"
 
 namespace tg::llm {
@@ -44,6 +45,7 @@ struct ServerState {
   std::unique_ptr<TokenBytes> token_bytes;
   std::unique_ptr<EmbeddingQueue> embeddings;        ///< of a model that makes them itself
   std::atomic<bool> ready{false};                    ///< the members above are there; false while they are made
+  SchemaStore schemas;
   std::atomic<const io::HttpServer*> http{nullptr};  ///< once it runs
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 

@@ -100,6 +100,7 @@ struct Stmt {
   int name_id = 0;
   std::vector<Postfix> filters;
   bool uses_caller = false, uses_varargs = false, uses_kwargs = false;
+  bool recursive = false;  ///< of a loop: its body may call `loop`
 };
 
 struct Program {

@@ -85,12 +85,11 @@ Value Interpreter::generator(std::vector<Value> items) {
 
 Value Interpreter::space(std::vector<std::pair<std::string, Value>> attributes) {
   charge(attributes.size() * sizeof(Value) + 64);
-  spaces_.push_back(std::move(attributes));
+  spaces_.push_back({std::move(attributes), nullptr, 0, 0, nullptr, 0, {}});
   return Value::from_space(static_cast<int64_t>(spaces_.size()) - 1);
 }
 
 int64_t Interpreter::push_scope(int64_t parent) {
-  charge(sizeof(Scope));
   scopes_.push_back({parent, false, {}});
   stack_.push_back(static_cast<int64_t>(scopes_.size()) - 1);
   return stack_.back();
@@ -101,6 +100,7 @@ void Interpreter::pop_scope() {
   const int64_t top = stack_.back();
   stack_.pop_back();
   if (top + 1 == static_cast<int64_t>(scopes_.size()) && !scopes_.back().kept) scopes_.pop_back();
+  else charge(sizeof(Scope) + scopes_[static_cast<size_t>(top)].names.size() * sizeof(Value));
 }
 
 void Interpreter::set_local(int name, Value v) {
@@ -152,14 +152,14 @@ Interpreter::Flow Interpreter::run_statement(const Stmt& s) {
       write(print(v));
       break;
     }
-    case Stmt::Type::loop: return run_loop(s);
+    case Stmt::Type::loop: return run_loop(s, iterate(eval(*s.exprs[0])), 0);
     case Stmt::Type::branch: return run_branch(s);
     case Stmt::Type::set: assign(s.targets[0], eval(*s.exprs[0])); break;
-    case Stmt::Type::set_block: run_set_block(s); break;
+    case Stmt::Type::set_block: return run_set_block(s);
     case Stmt::Type::macro: run_macro_definition(s); break;
     case Stmt::Type::call: run_call_block(s); break;
-    case Stmt::Type::filter: run_filter_block(s); break;
-    case Stmt::Type::with: run_with(s); break;
+    case Stmt::Type::filter: return run_filter_block(s);
+    case Stmt::Type::with: return run_with(s);
     case Stmt::Type::generation: run_generation(s); break;
     case Stmt::Type::stop: return Flow::stop_loop;
     case Stmt::Type::next: return Flow::next_turn;
@@ -184,7 +184,8 @@ void Interpreter::assign(const Target& t, const Value& v) {
   if (t.attribute.empty()) return set_local(t.name, v);
   const Value space = lookup(t.name);
   if (space.kind() != Value::Kind::space) fail("attributes of namespaces only can be assigned to");
-  auto& attributes = spaces_[static_cast<size_t>(space.space_id())];
+  auto& attributes = spaces_[static_cast<size_t>(space.space_id())].attributes;
+  if (is_loop(space)) fail("attributes of namespaces only can be assigned to");
   for (auto& [name, value] : attributes)
     if (name == t.attribute) {
       value = v;
@@ -194,34 +195,47 @@ void Interpreter::assign(const Target& t, const Value& v) {
   attributes.emplace_back(t.attribute, v);
 }
 
-Text Interpreter::captured(const Body& body) {
+Text Interpreter::captured(const Body& body, Flow& flow) {
   Text text;
   const Capture capture(*this, text);
   push_scope(stack_.back());
-  run_body(body);
+  flow = run_body(body);
   pop_scope();
   return text;
 }
 
-void Interpreter::run_set_block(const Stmt& s) {
-  assign(s.targets[0], filtered(string(captured(s.bodies[0])), s.filters));
+Interpreter::Flow Interpreter::run_set_block(const Stmt& s) {
+  Flow flow;
+  Text text = captured(s.bodies[0], flow);
+  if (flow == Flow::next) assign(s.targets[0], filtered(string(std::move(text)), s.filters));
+  return flow;
 }
 
-void Interpreter::run_filter_block(const Stmt& s) { write(print(filtered(string(captured(s.bodies[0])), s.filters))); }
+Interpreter::Flow Interpreter::run_filter_block(const Stmt& s) {
+  Flow flow;
+  Text text = captured(s.bodies[0], flow);
+  if (flow != Flow::next) return flow;
+  const Value made = filtered(string(std::move(text)), s.filters);
+  if (!made.is_string()) fail(str("a filter block gives ", kind_name(made.kind()), ", expected a string"));
+  write(made.text());
+  return flow;
+}
 
-void Interpreter::run_with(const Stmt& s) {
+Interpreter::Flow Interpreter::run_with(const Stmt& s) {
   std::vector<Value> values;
   for (const ExprPtr& e : s.exprs) values.push_back(eval(*e));
   push_scope(stack_.back());
   for (size_t i = 0; i < values.size(); i++) assign(s.targets[i], values[i]);
-  run_body(s.bodies[0]);
+  const Flow flow = run_body(s.bodies[0]);
   pop_scope();
+  return flow;
 }
 
 void Interpreter::run_generation(const Stmt& s) {
   const size_t begin = out_->bytes.size();
-  const bool outermost = stack_.size() > 0 && calls_ == 0;
-  write(captured(s.bodies[0]));
+  const bool outermost = calls_ == 0;
+  Flow flow;
+  write(captured(s.bodies[0], flow));
   if (outermost) result_.generation.push_back({begin, out_->bytes.size()});
 }
 
@@ -296,9 +310,34 @@ Value Interpreter::call_macro(const Callable& c, const Arguments& a) {
   return string(std::move(text));
 }
 
-/// Sets `loop` for one turn: a namespace of the interpreter's own.
-Interpreter::Flow Interpreter::run_loop(const Stmt& s) {
-  std::vector<Value> items = iterate(eval(*s.exprs[0]));
+bool Interpreter::is_loop(const Value& v) const {
+  return v.kind() == Value::Kind::space && spaces_[static_cast<size_t>(v.space_id())].loop;
+}
+
+/// Returns an attribute of `loop`; undefined for a name it has not.
+Value Interpreter::loop_attribute(const Value& v, const std::string& name) {
+  const Space& s = spaces_[static_cast<size_t>(v.space_id())];
+  const auto n = static_cast<int64_t>(s.items->size()), i = s.turn;
+  const auto around = [&](int64_t at, const char* absent) {
+    return at >= 0 && at < n ? (*s.items)[static_cast<size_t>(at)] : Value::undefined(absent);
+  };
+  if (name == "index") return Value(i + 1);
+  if (name == "index0") return Value(i);
+  if (name == "first") return Value(i == 0);
+  if (name == "last") return Value(i + 1 == n);
+  if (name == "length") return Value(n);
+  if (name == "revindex") return Value(n - i);
+  if (name == "revindex0") return Value(n - i - 1);
+  if (name == "previtem") return around(i - 1, "there is no previous item");
+  if (name == "nextitem") return around(i + 1, "there is no next item");
+  if (name == "depth") return Value(s.depth + 1);
+  if (name == "depth0") return Value(s.depth);
+  if (name == "cycle" || name == "changed") return Value::from_callable({Callable::Type::method, name, v, nullptr, 0});
+  return undefined(v, name);
+}
+
+/// Runs a loop over these items, inside of `depth` calls of itself.
+Interpreter::Flow Interpreter::run_loop(const Stmt& s, std::vector<Value> items, int64_t depth) {
   if (s.exprs.size() > 1) {
     std::vector<Value> kept;
     for (const Value& v : items) {
@@ -311,42 +350,49 @@ Interpreter::Flow Interpreter::run_loop(const Stmt& s) {
     items = std::move(kept);
   }
   charge(items.size() * sizeof(Value));
-  const auto n = static_cast<int64_t>(items.size());
-  if (n == 0 && s.bodies.size() > 1) {
-    push_scope(stack_.back());
-    const Flow flow = run_body(s.bodies[1]);
-    pop_scope();
-    return flow;
-  }
   const Value loop = space({});
   const auto id = static_cast<size_t>(loop.space_id());
-  for (int64_t i = 0; i < n; i++) {
+  spaces_[id] = {{}, &s, stack_.back(), depth, &items, 0, {}};
+  bool completed = false;  // a turn that came to its end
+  for (size_t i = 0; i < items.size(); i++) {
     step();
-    const Value changed = i > 0 && spaces_[id].size() > 11 ? spaces_[id][11].second : Value();
-    const auto around = [&](int64_t at, const char* name) {
-      return at >= 0 && at < n ? items[static_cast<size_t>(at)] : Value::undefined(name);
-    };
-    spaces_[id] = {{"index", Value(i + 1)},
-                   {"index0", Value(i)},
-                   {"revindex", Value(n - i)},
-                   {"revindex0", Value(n - i - 1)},
-                   {"first", Value(i == 0)},
-                   {"last", Value(i + 1 == n)},
-                   {"length", Value(n)},
-                   {"previtem", around(i - 1, "there is no previous item")},
-                   {"nextitem", around(i + 1, "there is no next item")},
-                   {"depth", Value(1)},
-                   {"depth0", Value(0)}};
-    if (i > 0 && !changed.is_none()) spaces_[id].emplace_back("", changed);
+    spaces_[id].turn = static_cast<int64_t>(i);
     push_scope(stack_.back());
     set_local(program_.loop_id, loop);
-    assign(s.targets[0], items[static_cast<size_t>(i)]);
+    assign(s.targets[0], items[i]);
     const Flow flow = run_body(s.bodies[0]);
     pop_scope();
+    completed |= flow == Flow::next;
     if (flow == Flow::stop_loop) break;
   }
-  spaces_[id].clear();
-  return Flow::next;
+  spaces_[id] = {};
+  // As in Jinja: a loop all of whose turns end by continue or break counts as one without turns.
+  if (completed || s.bodies.size() < 2) return Flow::next;
+  push_scope(stack_.back());
+  const Flow flow = run_body(s.bodies[1]);
+  pop_scope();
+  return flow;
+}
+
+/// Calls `loop`: runs a recursive loop over other items, where the loop stands.
+Value Interpreter::call_loop(const Value& loop, const Arguments& a) {
+  const Space& own = spaces_[static_cast<size_t>(loop.space_id())];
+  if (!own.loop || !own.loop->recursive)
+    fail(own.loop ? "a loop that is called needs the word recursive" : "a namespace cannot be called");
+  const Stmt& s = *own.loop;
+  const int64_t scope = own.scope, depth = own.depth + 1;
+  const Value& items = *bind("loop", a, {"iterable"}, 1)[0];
+  if (++calls_ > limits_.call_depth)
+    fail(str("loops call themselves more than ", limits_.call_depth, " deep"), TemplateError::Reason::limit);
+  Text text;
+  {
+    const Capture capture(*this, text);
+    push_scope(scope);
+    run_loop(s, iterate(items), depth);
+    pop_scope();
+  }
+  calls_--;
+  return string(std::move(text));
 }
 
 }  // namespace tg::llm::jinja

@@ -1,5 +1,6 @@
 /// \file Expressions of templates.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "tinygrad/llm/template/template_eval.h"
@@ -148,7 +149,11 @@ Arguments Interpreter::arguments(const CallArguments& a) {
   if (a.spread_named) {
     const Value all = eval(*a.spread_named);
     if (!all.is_dict()) fail("** takes a dictionary");
-    for (const auto& [k, v] : all.entries()) out.named.emplace_back(k.as_string(), v);
+    for (const auto& [k, v] : all.entries()) {
+      for (const auto& [other, _] : out.named)
+        if (other == k.as_string()) fail(str("the argument ", python_repr(other), " stands twice"));
+      out.named.emplace_back(k.as_string(), v);
+    }
   }
   return out;
 }
@@ -172,6 +177,13 @@ std::vector<const Value*> Interpreter::bind(std::string_view what, const Argumen
 int64_t Interpreter::integer(const Value& v, std::string_view what) const {
   if (!v.is_integer() && !v.is_bool()) fail(str(what, " got ", kind_name(v.kind()), ", expected an integer"));
   return v.as_integer();
+}
+
+bool Interpreter::is_hashable(const Value& v) {
+  if (v.is_list() || v.is_dict()) return false;
+  if (v.kind() == Value::Kind::view) return v.sequence().label != "dict_keys" && v.sequence().label != "dict_items";
+  if (v.kind() != Value::Kind::tuple) return true;
+  return std::all_of(v.items().begin(), v.items().end(), is_hashable);
 }
 
 bool Interpreter::truth(const Value& v) const {
@@ -199,7 +211,9 @@ std::vector<Value> Interpreter::iterate(const Value& v) {
       step(t.bytes.size() * 8);
       for (size_t at = 0; at < t.bytes.size(); at += length) {
         char_at(t.bytes, at, length);
-        out.emplace_back(t.slice(at, at + length));
+        Text c = t.slice(at, at + length);
+        c.markup = false;
+        out.emplace_back(std::move(c));
       }
       return out;
     }
@@ -233,7 +247,12 @@ bool Interpreter::less(const Value& a, const Value& b) {
   step();
   const bool numbers = (a.is_number() || a.is_bool()) && (b.is_number() || b.is_bool());
   if (numbers && !a.is_real() && !b.is_real()) return a.as_integer() < b.as_integer();
-  if (numbers) return a.as_double() < b.as_double();
+  if (numbers) {
+    const auto exact = [](const Value& v) {
+      return v.is_real() ? static_cast<long double>(v.as_double()) : static_cast<long double>(v.as_integer());
+    };
+    return exact(a) < exact(b);
+  }
   if (a.is_string() && b.is_string()) {
     step(std::min(a.size(), b.size()));
     return a.as_string() < b.as_string();  // UTF-8 sorts as code points do
@@ -253,7 +272,7 @@ bool Interpreter::contains(const Value& container, const Value& item) {
     return container.as_string().find(item.as_string()) != std::string::npos;
   }
   if (container.is_dict()) {
-    if (item.depth() > 0) fail(str(kind_name(item.kind()), " cannot be a key"));
+    if (!is_hashable(item)) fail(str(kind_name(item.kind()), " cannot be a key"));
     step(container.size());
     return container.find_key(item) != nullptr;
   }
@@ -270,12 +289,9 @@ Value Interpreter::undefined(const Value& of, const std::string& name) const {
 Value Interpreter::attribute(const Value& v, const std::string& name) {
   if (v.is_undefined()) fail(v.looked_for());
   if (v.kind() == Value::Kind::space) {
-    for (const auto& [n, value] : spaces_[static_cast<size_t>(v.space_id())])
+    if (is_loop(v)) return loop_attribute(v, name);
+    for (const auto& [n, value] : spaces_[static_cast<size_t>(v.space_id())].attributes)
       if (n == name) return value;
-    const bool loop_method = name == "cycle" || name == "changed";
-    const auto& own = spaces_[static_cast<size_t>(v.space_id())];
-    if (loop_method && own.size() >= 11 && own[0].first == "index")
-      return Value::from_callable({Callable::Type::method, name, v, nullptr, 0});
     return undefined(v, name);
   }
   if (name.starts_with("_")) {
@@ -291,6 +307,8 @@ Value Interpreter::attribute(const Value& v, const std::string& name) {
     return Value::from_callable({Callable::Type::method, name, v, nullptr, 0});
   }
   if (const Value* found = v.find(name)) return *found;
+  const bool group = v.kind() == Value::Kind::tuple && v.sequence().label == kGroupLabel;
+  if (group && (name == "grouper" || name == "list")) return v.items()[name == "list" ? 1 : 0];
   if (v.kind() == Value::Kind::callable && name == "name") return Value(v.callable().name);
   return undefined(v, name);
 }
@@ -320,14 +338,37 @@ Value Interpreter::item(const Value& v, const Value& key) {
   if (key.is_string())
     return v.is_dict() && method_kind(v, key.as_string()) == MethodKind::none ? undefined(v, key.as_string())
                                                                               : attribute(v, key.as_string());
-  return undefined(v, print(key).bytes);
+  const bool scalar = key.is_none() || key.is_bool() || key.is_number();
+  return undefined(v, scalar ? print(key).bytes : std::string(kind_name(key.kind())));
 }
+
+namespace {
+
+/// Returns how Python shows a slice of the range that is shown as `label`.
+std::string sliced_range(const std::string& label, int64_t begin, int64_t end, int64_t stride) {
+  int64_t numbers[3] = {0, 0, 1};
+  const char* at = label.c_str();
+  for (int64_t& n : numbers) {
+    while (*at && *at != '-' && (*at < '0' || *at > '9')) at++;
+    const auto r = std::from_chars(at, label.c_str() + label.size(), n);
+    at = r.ptr;
+  }
+  const auto times = [](int64_t a, int64_t b) { return static_cast<uint64_t>(a) * static_cast<uint64_t>(b); };
+  const auto step = static_cast<int64_t>(times(numbers[2], stride));
+  const auto place = [&](int64_t i) {
+    return static_cast<int64_t>(static_cast<uint64_t>(numbers[0]) + times(i, numbers[2]));
+  };
+  return str("range(", place(begin), ", ", place(end), step == 1 ? ")" : str(", ", step, ")"));
+}
+
+}  // namespace
 
 Value Interpreter::slice(const Value& v, const Value& start, const Value& stop, const Value& by) {
   if (v.is_undefined()) fail(v.looked_for());
   const bool text = v.is_string();
   const bool range = v.kind() == Value::Kind::view && v.sequence().label.starts_with("range");
-  if (!text && !range && !v.is_list() && v.kind() != Value::Kind::tuple) return undefined(v, "slice");
+  if (!text && !range && !v.is_list() && v.kind() != Value::Kind::tuple)
+    fail(str("a slice of ", kind_name(v.kind()), ", expected a list or string"));
   const std::vector<Value> items = iterate(v);
   const auto n = static_cast<int64_t>(items.size());
   const int64_t stride = by.is_none() ? 1 : integer(by, "slice");
@@ -344,10 +385,23 @@ Value Interpreter::slice(const Value& v, const Value& start, const Value& stop, 
     for (int64_t i = begin; i < end; i += std::min(stride, n + 1)) out.push_back(items[static_cast<size_t>(i)]);
   else
     for (int64_t i = begin; i > end; i += std::max(stride, -n - 1)) out.push_back(items[static_cast<size_t>(i)]);
+  if (range) return view(std::move(out), sliced_range(v.sequence().label, begin, end, stride));
   if (!text) return v.kind() == Value::Kind::tuple ? Value::tuple(std::move(out)) : list(std::move(out));
   Text t;
   for (const Value& c : out) t.append(c.text());
   return string(std::move(t));
+}
+
+/// Shows a namespace or `loop`.
+void Interpreter::show_space(const Value& v, Text& out) {
+  const Level level(*this);  // a namespace may hold itself
+  const Space& s = spaces_[static_cast<size_t>(v.space_id())];
+  if (s.loop) { return out.append_trusted(str("<LoopContext ", s.turn + 1, "/", s.items->size(), ">")); }
+  std::vector<Value::Entry> entries;
+  for (const auto& [name, value] : s.attributes) entries.emplace_back(Value(name), value);
+  out.append_trusted("<Namespace ");
+  show(Value::dict(std::move(entries)), out);
+  out.append_trusted(">");
 }
 
 void Interpreter::show(const Value& v, Text& out) {
@@ -365,7 +419,10 @@ void Interpreter::show(const Value& v, Text& out) {
     case Value::Kind::undefined: out.append("Undefined"); return;
     case Value::Kind::string: {
       charge(v.size());
+      const bool markup = v.text().markup;
+      if (markup) out.append_trusted("Markup(");
       out.append(v.text().derived(python_repr(v.as_string())));
+      if (markup) out.append_trusted(")");
       return;
     }
     case Value::Kind::list: return joined(v.items(), "[", "]");
@@ -388,8 +445,11 @@ void Interpreter::show(const Value& v, Text& out) {
       }
       return out.append("}");
     }
-    case Value::Kind::callable:
-    case Value::Kind::space: fail(str(kind_name(v.kind()), " has no text"));
+    case Value::Kind::callable: {
+      if (v.callable().type != Callable::Type::macro) fail("a function has no text");
+      return out.append_trusted("<Macro " + python_repr(v.callable().name) + ">");
+    }
+    case Value::Kind::space: return show_space(v, out);
     default: out.append(print(v)); return;
   }
 }
@@ -412,31 +472,28 @@ Text Interpreter::print(const Value& v) {
 Value Interpreter::call(const Value& f, const Arguments& a) {
   step();
   if (f.is_undefined()) fail(f.looked_for());
+  if (f.kind() == Value::Kind::space) return call_loop(f, a);
   if (f.kind() != Value::Kind::callable) fail(str(kind_name(f.kind()), " cannot be called"));
   const Callable& c = f.callable();
   switch (c.type) {
     case Callable::Type::function: return function(c.name, a);
     case Callable::Type::method:
-      return c.self.kind() == Value::Kind::space ? loop_call(c.name, c.self, a) : method(c.self, c.name, a);
+      return c.self.kind() == Value::Kind::space ? loop_method(c.name, c.self, a) : method(c.self, c.name, a);
     default: return call_macro(c, a);
   }
 }
 
-Value Interpreter::loop_call(const std::string& name, const Value& loop, const Arguments& a) {
-  auto& own = spaces_[static_cast<size_t>(loop.space_id())];
-  if (own.empty()) fail("the loop has ended");
+Value Interpreter::loop_method(const std::string& name, const Value& loop, const Arguments& a) {
+  if (!is_loop(loop)) fail("the loop has ended");
+  Space& own = spaces_[static_cast<size_t>(loop.space_id())];
   if (name == "cycle") {
     if (a.positional.empty()) fail("cycle needs values");
-    return a.positional[static_cast<size_t>(own[1].second.as_integer()) % a.positional.size()];
+    return a.positional[static_cast<size_t>(own.turn) % a.positional.size()];
   }
   Value now = Value::tuple(a.positional);
-  if (own.size() > 11) {
-    const bool same = equal(own[11].second, now);
-    own[11].second = std::move(now);
-    return Value(!same);
-  }
-  own.emplace_back("", std::move(now));
-  return Value(true);
+  const bool same = own.changed && equal(*own.changed, now);
+  own.changed = std::move(now);
+  return Value(!same);
 }
 
 }  // namespace tg::llm::jinja

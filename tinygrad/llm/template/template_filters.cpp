@@ -88,7 +88,9 @@ Value force_escape(Interpreter& in, const Value& v, const Arguments& a) {
 
 Value replace(Interpreter& in, const Value& v, const Arguments& a) {
   const auto b = in.bind("replace", a, {"old", "new", "count"}, 2);
-  const Text t = in.print(v), from = in.print(*b[0]), to = in.print(*b[1]);
+  Text t = in.print(v);
+  t.markup = false;
+  const Text from = in.print(*b[0]), to = in.print(*b[1]);
   in.step(t.bytes.size());
   in.charge((t.bytes.size() + 1) / std::max<size_t>(from.bytes.size(), 1) * to.bytes.size());
   return in.string(replace_text(t, from, to, b[2] && !b[2]->is_none() ? in.integer(*b[2], "replace") : -1));
@@ -103,21 +105,20 @@ Value indent(Interpreter& in, const Value& v, const Arguments& a) {
     if (width > 1000) in.fail("indent is wider than 1000", TemplateError::Reason::limit);
     by.assign(static_cast<size_t>(width), ' ');
   }
+  if (!v.is_string()) in.fail(str("indent takes a string, got ", kind_name(v.kind())));
   const bool first = b[1] && in.truth(*b[1]), blank = b[2] && in.truth(*b[2]);
-  const Text t = in.print(v);
+  Text t = in.print(v);
+  t.append("\n");  // so that a line break at the end stays
+  in.step(t.bytes.size());
+  const std::vector<Text> lines = lines_of(t, false);
   Text out;
-  size_t begin = 0;
-  while (true) {
-    const size_t end = std::min(t.bytes.find('\n', begin), t.bytes.size());
-    const bool is_first = begin == 0;
-    if (is_first ? first : blank || end > begin) {
+  for (size_t i = 0; i < lines.size(); i++) {
+    if (i) out.append("\n");
+    if (i == 0 ? first : blank || !lines[i].bytes.empty()) {
       in.charge(by.size());
       out.append(by);
     }
-    out.append(t.slice(begin, end));
-    if (end == t.bytes.size()) break;
-    out.append(t.slice(end, end + 1));
-    begin = end + 1;
+    out.append(lines[i]);
   }
   return in.string(std::move(out));
 }
@@ -154,44 +155,33 @@ Value fallback(Interpreter& in, const Value& v, const Arguments& a) {
   return absent ? (b[0] ? *b[0] : Value("")) : v;
 }
 
-std::string number_text(const Value& v) {
-  std::string s = strip_text(v.text(), nullptr, true, true).bytes;
-  for (size_t i = s.find('_'); i != std::string::npos && i > 0 && i + 1 < s.size(); i = s.find('_', i)) s.erase(i, 1);
-  if (s.size() > 1 && s[0] == '+' && s[1] != '-') s.erase(0, 1);
-  return s;
-}
-
-bool parse_real(const std::string& s, double& out) {
-  const auto r = std::from_chars(s.data(), s.data() + s.size(), out);
-  const bool whole = r.ptr == s.data() + s.size() && !s.empty();
-  return whole && r.ec == std::errc();
+/// Returns the integer a real number has before its point.
+std::optional<Value> whole_part(Interpreter& in, double real) {
+  if (std::isnan(real)) return {};
+  if (!(real > -9.2233720368547758e18 && real < 9.2233720368547758e18)) in.fail("an integer has more than 64 bits");
+  return Value(static_cast<int64_t>(real));
 }
 
 Value make_integer(Interpreter& in, const Value& v, const Arguments& a) {
   const auto b = in.bind("int", a, {"default", "base"});
-  const Value absent = b[0] ? *b[0] : Value(0);
+  if (v.is_undefined()) in.fail(v.looked_for());
   if (v.is_integer() || v.is_bool()) return Value(v.as_integer());
-  double real = 0;
+  std::optional<Value> got;
+  if (v.is_real()) got = whole_part(in, v.as_double());
   if (v.is_string()) {
-    const int64_t base = b[1] ? in.integer(*b[1], "int") : 10;
-    if (base < 2 || base > 36) return absent;
-    const std::string s = number_text(v);
-    int64_t whole = 0;
-    const auto r = std::from_chars(s.data(), s.data() + s.size(), whole, static_cast<int>(base));
-    if (r.ec == std::errc() && r.ptr == s.data() + s.size()) return Value(whole);
-    if (!parse_real(s, real)) return absent;
-  } else if (v.is_real()) real = v.as_double();
-  else return absent;
-  if (!(std::fabs(real) < 9.2e18)) return absent;
-  return Value(static_cast<int64_t>(real));
+    got = read_integer(in, v.text(), b[1] ? in.integer(*b[1], "int") : 10);
+    const std::optional<double> real = got ? std::nullopt : read_real(v.text());
+    if (real && !std::isinf(*real)) got = whole_part(in, *real);
+  }
+  return got ? *got : b[0] ? *b[0] : Value(0);
 }
 
 Value make_real(Interpreter& in, const Value& v, const Arguments& a) {
   const auto b = in.bind("float", a, {"default"});
+  if (v.is_undefined()) in.fail(v.looked_for());
   if (v.is_number() || v.is_bool()) return Value(v.as_double());
-  double real = 0;
-  if (v.is_string() && parse_real(number_text(v), real)) return Value(real);
-  return b[0] ? *b[0] : Value(0.0);
+  const std::optional<double> real = v.is_string() ? read_real(v.text()) : std::nullopt;
+  return real ? Value(*real) : b[0] ? *b[0] : Value(0.0);
 }
 
 Value absolute(Interpreter& in, const Value& v, const Arguments& a) {
@@ -224,7 +214,9 @@ Value round(Interpreter& in, const Value& v, const Arguments& a) {
     return Value(r);
   }
   const double unit = std::pow(10.0, static_cast<double>(digits));
-  return Value((method == "ceil" ? std::ceil(x * unit) : std::floor(x * unit)) / unit);
+  const double whole = method == "ceil" ? std::ceil(x * unit) : std::floor(x * unit);
+  if (!std::isfinite(whole)) in.fail("round got a number that is not finite");
+  return Value((whole == 0 ? 0.0 : whole) / unit);  // Python's ceil and floor give integers: there is no -0
 }
 
 Value format(Interpreter& in, const Value& v, const Arguments& a) {
@@ -263,13 +255,16 @@ Value word_count(Interpreter& in, const Value& v, const Arguments& a) {
 
 Value truncate(Interpreter& in, const Value& v, const Arguments& a) {
   const auto b = in.bind("truncate", a, {"length", "killwords", "end", "leeway"});
-  const Text t = in.print(v);
   const int64_t length = b[0] ? in.integer(*b[0], "truncate") : 255;
   const std::string end = b[2] ? b[2]->as_string() : "...";
   const int64_t leeway = b[3] && !b[3]->is_none() ? in.integer(*b[3], "truncate") : 5;
   const auto keep = length - static_cast<int64_t>(count_chars(end));
   if (keep < 0 || leeway < 0) in.fail(str("truncate got the length ", length));
-  if (static_cast<int64_t>(count_chars(t.bytes)) <= length + leeway) return in.string(t);
+  const bool listed = v.is_list() || v.is_dict() || v.is_undefined() || v.kind() == Value::Kind::tuple;
+  if (listed && static_cast<int64_t>(v.size()) <= length + leeway) return v;
+  if (!v.is_string()) in.fail(str("truncate takes a string, got ", kind_name(v.kind())));
+  const Text& t = v.text();
+  if (static_cast<int64_t>(count_chars(t.bytes)) <= length + leeway) return v;
   Text out = t.slice(0, char_offset(t.bytes, static_cast<size_t>(keep)));
   if (!b[1] || !in.truth(*b[1])) {
     const size_t space = out.bytes.rfind(' ');
@@ -304,7 +299,7 @@ bool is_case(Interpreter& in, const Value& v, bool upper) {
   return in.method(in.string(in.print(v)), upper ? "isupper" : "islower", {}).as_bool();
 }
 
-bool test_kind(const std::string& name, const Value& v, bool& known) {
+bool test_kind(const std::string& name, const Value& v, bool is_loop, bool& known) {
   using Kind = Value::Kind;
   const Kind k = v.kind();
   const bool view = k == Kind::view && !v.sequence().lazy;
@@ -323,11 +318,21 @@ bool test_kind(const std::string& name, const Value& v, bool& known) {
   if (name == "string") return k == Kind::string;
   if (name == "mapping") return k == Kind::dict;
   if (name == "sequence") return listed || k == Kind::undefined;
-  if (name == "iterable") return listed || k == Kind::view || k == Kind::undefined;
-  if (name == "callable") return k == Kind::callable;
+  if (name == "iterable") return listed || k == Kind::view || k == Kind::undefined || is_loop;
+  if (name == "callable") return k == Kind::callable || k == Kind::undefined || is_loop;
   if (name == "escaped") return k == Kind::string && v.text().markup;
   known = false;
   return false;
+}
+
+bool is_test(std::string_view name) {
+  constexpr std::string_view kNames[] = {
+      "defined", "undefined", "none",    "boolean",     "true",     "false",    "integer",  "float",
+      "number",  "string",    "mapping", "sequence",    "iterable", "callable", "escaped",  "eq",
+      "==",      "equalto",   "ne",      "!=",          "lt",       "<",        "lessthan", "le",
+      "<=",      "gt",        ">",       "greaterthan", "ge",       ">=",       "in",       "divisibleby",
+      "sameas",  "filter",    "test",    "even",        "odd",      "lower",    "upper"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
 const std::unordered_map<std::string_view, Operator>& compare_tests() {
@@ -355,7 +360,7 @@ bool compares(Interpreter& in, Operator op, const Value& v, const Value& other) 
 bool Interpreter::test(const std::string& name, const Value& v, const Arguments& a) {
   step();
   bool known = false;
-  const bool holds = test_kind(name, v, known);
+  const bool holds = test_kind(name, v, is_loop(v), known);
   if (known) {
     bind(name, a, {});
     return holds;
@@ -370,11 +375,16 @@ bool Interpreter::test(const std::string& name, const Value& v, const Arguments&
   if (name == "divisibleby") return divisible(*this, v, *bind(name, a, {"num"}, 1)[0]);
   if (name == "sameas") {
     const Value& other = *bind(name, a, {"other"}, 1)[0];
+    const bool listed = v.is_list() || v.kind() == Value::Kind::tuple || v.kind() == Value::Kind::view;
+    if (listed && v.kind() == other.kind()) return &v.sequence() == &other.sequence();
     return v.kind() == other.kind() && equal(v, other);
   }
+  if ((name == "filter" || name == "test") && !is_hashable(v)) fail("expected a name");
+  if (name == "test") return v.is_string() && is_test(v.as_string());
   if (name == "filter") return v.is_string() && find_filter(v.as_string());
   bind(name, a, {});
-  if (name == "even" || name == "odd") return divisible(*this, v, Value(2)) == (name == "even");
+  if (name == "even" || name == "odd")
+    return equal(arithmetic(Operator::mod, v, Value(2)), Value(name == "even" ? 0 : 1));
   if (name == "lower" || name == "upper") return is_case(*this, v, name == "upper");
   fail(str("the test ", python_repr(name), " is not supported"));
 }

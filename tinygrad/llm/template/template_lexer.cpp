@@ -14,6 +14,11 @@ using Type = TemplateToken::Type;
 
 bool starts_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
+int hex_digit(char c) {
+  if (is_digit(c)) return c - '0';
+  const char lower = static_cast<char>(c | 0x20);
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : 99;
+}
 
 /// Returns the source with \n as the only line break, and without one at its end.
 std::string normal_lines(std::string_view source) {
@@ -171,7 +176,31 @@ class Lexer {
     while (at < s_.size() && (is_digit(s_[at]) || (s_[at] == '_' && at + 1 < s_.size() && is_digit(s_[at + 1])))) at++;
     return at;
   }
+  /// Reads 0x1F, 0o17 or 0b11; false where no such number stands here.
+  bool based_number() {
+    const char kind = at_ + 1 < s_.size() ? static_cast<char>(s_[at_ + 1] | 0x20) : ' ';
+    const int base = kind == 'x' ? 16 : kind == 'o' ? 8 : kind == 'b' ? 2 : 0;
+    if (s_[at_] != '0' || !base) return false;
+    const auto fits = [&](size_t at) {
+      const int digit = at < s_.size() ? hex_digit(s_[at]) : 99;
+      return digit < base;
+    };
+    size_t end = at_ + 2;
+    std::string text;
+    while (fits(end) || (end < s_.size() && s_[end] == '_' && fits(end + 1))) {
+      if (s_[end] != '_') text += s_[end];
+      end++;
+    }
+    if (text.empty()) return false;
+    int64_t v = 0;
+    const auto r = std::from_chars(text.data(), text.data() + text.size(), v, base);
+    if (r.ec != std::errc()) fail(s_.substr(at_, end - at_) + " has more than 64 bits");
+    add(Type::integer, std::move(text), Value(v));
+    go(end);
+    return true;
+  }
   void number() {
+    if (based_number()) return;
     const size_t whole = digits(at_);
     size_t end = whole;
     const bool after_dot = at_ > 0 && s_[at_ - 1] == '.';
@@ -207,10 +236,7 @@ class Lexer {
     uint32_t v = 0;
     while (end < s_.size() && end < begin + most) {
       const char d = s_[end];
-      const int digit = is_digit(d)            ? d - '0'
-                        : d >= 'a' && d <= 'f' ? d - 'a' + 10
-                        : d >= 'A' && d <= 'F' ? d - 'A' + 10
-                                               : 99;
+      const int digit = hex_digit(d);
       if (digit >= (octal ? 8 : 16)) break;
       v = v * (octal ? 8 : 16) + static_cast<uint32_t>(digit);
       end++;

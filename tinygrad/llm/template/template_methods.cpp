@@ -11,6 +11,8 @@ namespace {
 
 /// Longest sequence range() makes, as in Jinja's sandbox.
 constexpr int64_t kMaxRange = 100'000;
+/// Widest tab that expandtabs makes.
+constexpr int64_t kMaxTabSize = 1000;
 
 using Names = std::unordered_set<std::string_view>;
 
@@ -39,7 +41,8 @@ MethodKind method_kind(const Value& v, const std::string& name) {
   if (v.is_dict() && kDict.contains(name)) return MethodKind::known;
   if (v.is_dict()) return kDictChanges.contains(name) ? MethodKind::changes : MethodKind::none;
   if (v.is_list() && kListChanges.contains(name)) return MethodKind::changes;
-  const bool counts = v.is_list() || v.kind() == Value::Kind::tuple;
+  const bool range = v.kind() == Value::Kind::view && v.sequence().label.starts_with("range");
+  const bool counts = v.is_list() || v.kind() == Value::Kind::tuple || range;
   return counts && kList.contains(name) && (name != "copy" || v.is_list()) ? MethodKind::known : MethodKind::none;
 }
 
@@ -149,6 +152,23 @@ Text replace_text(const Text& t, const Text& from, const Text& to, int64_t most)
   return out;
 }
 
+std::vector<Text> lines_of(const Text& t, bool keep_ends) {
+  std::vector<Text> out;
+  size_t begin = 0, length = 1;
+  const std::string& s = t.bytes;
+  for (size_t at = 0; at < s.size(); at += length) {
+    const uint32_t c = char_at(s, at, length);
+    const bool breaks = (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
+    if (!breaks) continue;
+    const size_t end = at + length + (c == '\r' && at + 1 < s.size() && s[at + 1] == '\n' ? 1 : 0);
+    out.push_back(t.slice(begin, keep_ends ? end : at));
+    begin = end;
+    length = end - at;
+  }
+  if (begin < s.size()) out.push_back(t.slice(begin, s.size()));
+  return out;
+}
+
 namespace {
 
 const std::string* text_or_null(Interpreter& in, const Value* v) {
@@ -177,16 +197,36 @@ Value split_method(Interpreter& in, const Text& t, const std::string& name, cons
   return texts(in, split_text(t, separator, b[1] ? in.integer(*b[1], name) : -1, name == "rsplit"));
 }
 
+/// The part of a string that start and end name, as bytes; false where the start is behind its end.
+struct TextPart {
+  bool there = true;
+  size_t begin = 0, end = 0, first = 0;  ///< `first`: the number of its first character
+};
+TextPart part_of(Interpreter& in, const Text& t, const Value* start, const Value* stop, const std::string& name) {
+  TextPart p{true, 0, t.bytes.size(), 0};
+  const bool from = start && !start->is_none(), to = stop && !stop->is_none();
+  if (!from && !to) return p;
+  const auto n = static_cast<int64_t>(count_chars(t.bytes));
+  const auto place = [&](const Value& v) {
+    const int64_t i = in.integer(v, name);
+    return i < 0 ? std::max<int64_t>(i + n, 0) : i;
+  };
+  const int64_t begin = from ? place(*start) : 0, end = to ? std::min(place(*stop), n) : n;
+  p.there = begin <= n && begin <= end;
+  if (!p.there) return p;
+  p.first = static_cast<size_t>(begin);
+  p.begin = char_offset(t.bytes, p.first);
+  p.end = char_offset(t.bytes, static_cast<size_t>(end));
+  return p;
+}
+
 Value affix_method(Interpreter& in, const Text& t, const std::string& name, const Arguments& a) {
   const auto b = in.bind(name, a, {"affix", "start", "end"}, 1);
-  std::string_view s = t.bytes;
-  if (b[1] || b[2]) {
-    const Value cut = in.slice(Value(t), b[1] ? *b[1] : Value(), b[2] ? *b[2] : Value(), Value());
-    return affix_method(in, cut.text(), name, {{*b[0]}, {}});
-  }
+  const TextPart p = part_of(in, t, b[1], b[2], name);
+  const std::string_view s = std::string_view(t.bytes).substr(p.begin, p.end - p.begin);
   const auto holds = [&](const Value& v) {
     const std::string& affix = needed_text(in, &v).bytes;
-    return name == "startswith" ? s.starts_with(affix) : s.ends_with(affix);
+    return p.there && (name == "startswith" ? s.starts_with(affix) : s.ends_with(affix));
   };
   if (b[0]->kind() != Value::Kind::tuple) return Value(holds(*b[0]));
   return Value(std::any_of(b[0]->items().begin(), b[0]->items().end(), holds));
@@ -194,18 +234,43 @@ Value affix_method(Interpreter& in, const Text& t, const std::string& name, cons
 
 Value find_method(Interpreter& in, const Text& t, const std::string& name, const Arguments& a) {
   const auto b = in.bind(name, a, {"sub", "start", "end"}, 1);
-  if (b[1] || b[2]) in.fail(str(name, " with a start is not supported"));
   const std::string& what = needed_text(in, b[0]).bytes;
+  const TextPart p = part_of(in, t, b[1], b[2], name);
+  const std::string_view s = std::string_view(t.bytes).substr(p.begin, p.end - p.begin);
   if (name == "count") {
-    if (what.empty()) return Value(static_cast<int64_t>(count_chars(t.bytes)) + 1);
+    if (!p.there) return Value(0);
+    if (what.empty()) return Value(static_cast<int64_t>(count_chars(s)) + 1);
     int64_t n = 0;
-    for (size_t at = t.bytes.find(what); at != std::string::npos; at = t.bytes.find(what, at + what.size())) n++;
+    for (size_t at = s.find(what); at != std::string::npos; at = s.find(what, at + what.size())) n++;
     return Value(n);
   }
-  const size_t at = name[0] == 'r' ? t.bytes.rfind(what) : t.bytes.find(what);
-  if (at != std::string::npos) return Value(static_cast<int64_t>(count_chars(std::string_view(t.bytes).substr(0, at))));
+  const size_t at = !p.there ? std::string::npos : name[0] == 'r' ? s.rfind(what) : s.find(what);
+  if (at != std::string::npos) return Value(static_cast<int64_t>(p.first + count_chars(s.substr(0, at))));
   if (name.ends_with("index")) in.fail("substring not found");
   return Value(-1);
+}
+
+bool is_identifier(const Text& t) {
+  size_t length = 1;
+  bool all = !t.bytes.empty();
+  for (size_t at = 0; at < t.bytes.size(); at += length) {
+    const uint32_t c = char_at(t.bytes, at, length);
+    all &= c == '_' || is_alpha_char(c) || (at > 0 && is_digit_char(c));
+  }
+  return all;
+}
+
+bool is_title(const Text& t) {
+  size_t length = 1;
+  bool any = false, inside = false;
+  for (size_t at = 0; at < t.bytes.size(); at += length) {
+    const uint32_t c = char_at(t.bytes, at, length);
+    const bool upper = is_upper_char(c), lower = is_lower_char(c);
+    if ((upper && inside) || (lower && !inside)) return false;
+    inside = upper || lower;
+    any |= inside;
+  }
+  return any;
 }
 
 Value is_method(const Text& t, const std::string& name) {
@@ -224,6 +289,8 @@ Value is_method(const Text& t, const std::string& name) {
     else if (name == "isprintable") all &= is_printable_char(c);
     else if (name == "isascii") all &= c < 0x80;
   }
+  if (name == "isidentifier") return Value(is_identifier(t));
+  if (name == "istitle") return Value(is_title(t));
   if (name == "isupper") return Value(cased && upper);
   if (name == "islower") return Value(cased && lower);
   if (name == "isprintable" || name == "isascii") return Value(all || t.bytes.empty());
@@ -250,22 +317,30 @@ Value justified(Interpreter& in, const Text& t, const std::string& name, const A
 
 Value split_lines(Interpreter& in, const Text& t, const Arguments& a) {
   const auto b = in.bind("splitlines", a, {"keepends"});
-  const bool keep = b[0] && in.truth(*b[0]);
-  std::vector<Text> out;
-  size_t begin = 0, length = 1;
-  const std::string& s = t.bytes;
-  in.charge(s.size());
-  for (size_t at = 0; at < s.size(); at += length) {
-    const uint32_t c = char_at(s, at, length);
-    const bool breaks = (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
-    if (!breaks) continue;
-    const size_t end = at + length + (c == '\r' && at + 1 < s.size() && s[at + 1] == '\n' ? 1 : 0);
-    out.push_back(t.slice(begin, keep ? end : at));
-    begin = end;
-    length = end - at;
+  in.charge(t.bytes.size());
+  return texts(in, lines_of(t, b[0] && in.truth(*b[0])));
+}
+
+Value expand_tabs(Interpreter& in, const Text& t, const Arguments& a) {
+  const auto b = in.bind("expandtabs", a, {"tabsize"});
+  const int64_t size = b[0] ? in.integer(*b[0], "expandtabs") : 8;
+  if (size > kMaxTabSize) in.fail("a tab is too wide", TemplateError::Reason::limit);
+  Text out;
+  int64_t column = 0;
+  size_t length = 1;
+  for (size_t at = 0; at < t.bytes.size(); at += length) {
+    const uint32_t c = char_at(t.bytes, at, length);
+    if (c == '\t') {
+      const int64_t spaces = size > 0 ? size - column % size : 0;
+      in.charge(static_cast<size_t>(spaces));
+      out.append(std::string(static_cast<size_t>(spaces), ' '));
+      column += spaces;
+      continue;
+    }
+    out.append(t.slice(at, at + length));
+    column = c == '\n' || c == '\r' ? 0 : column + 1;
   }
-  if (begin < s.size()) out.push_back(t.slice(begin, s.size()));
-  return texts(in, std::move(out));
+  return in.string(std::move(out));
 }
 
 Value partition(Interpreter& in, const Text& t, const std::string& name, const Arguments& a) {
@@ -280,40 +355,6 @@ Value partition(Interpreter& in, const Text& t, const std::string& name, const A
   }
   return Value::tuple(
       {in.string(t.slice(0, at)), *b[0], in.string(t.slice(at + separator.bytes.size(), t.bytes.size()))});
-}
-
-/// Formats "{} {0} {name}"; what stands behind `:` or `.` in the braces is refused.
-Value brace_format(Interpreter& in, const Text& t, const Arguments& a) {
-  Text out;
-  const std::string& s = t.bytes;
-  size_t next = 0;
-  for (size_t at = 0; at < s.size();) {
-    const size_t brace = std::min(s.find_first_of("{}", at), s.size());
-    out.append(t.slice(at, brace));
-    if (brace == s.size()) break;
-    if (brace + 1 < s.size() && s[brace + 1] == s[brace]) {
-      out.append(t.slice(brace, brace + 1));
-      at = brace + 2;
-      continue;
-    }
-    const size_t end = s.find('}', brace);
-    if (s[brace] == '}' || end == std::string::npos) in.fail("a format has a single brace");
-    const std::string field = s.substr(brace + 1, end - brace - 1);
-    const Value* v = nullptr;
-    if (field.empty() ||
-        (field.size() < 6 && std::all_of(field.begin(), field.end(), [](char c) { return c >= '0' && c <= '9'; }))) {
-      const size_t i = field.empty() ? next++ : static_cast<size_t>(std::stoi(field));
-      if (i < a.positional.size()) v = &a.positional[i];
-    }
-    for (const auto& [name, value] : a.named)
-      if (name == field) v = &value;
-    if (!v) in.fail(str("a format asks for ", python_repr(field), ", which is not there or not supported"));
-    const Text shown = in.print(*v);
-    in.charge(shown.bytes.size());
-    out.append(shown);
-    at = end + 1;
-  }
-  return in.string(std::move(out));
 }
 
 Value case_method(Interpreter& in, const Text& t, const std::string& name) {
@@ -363,7 +404,16 @@ Value text_method(Interpreter& in, const Value& self, const std::string& name, c
   if (name == "center" || name == "ljust" || name == "rjust" || name == "zfill") return justified(in, t, name, a);
   if (name == "splitlines") return split_lines(in, t, a);
   if (name == "partition" || name == "rpartition") return partition(in, t, name, a);
-  if (name == "format") return brace_format(in, t, a);
+  if (name == "format") return in.string(brace_format(in, t, a));
+  if (name == "format_map") {
+    const Value& map = *in.bind(name, a, {"map"}, 1)[0];
+    if (!map.is_dict()) in.fail("format_map takes a dictionary");
+    Arguments named;
+    for (const auto& [key, value] : map.entries())
+      if (key.is_string()) named.named.emplace_back(key.as_string(), value);
+    return in.string(brace_format(in, t, named));
+  }
+  if (name == "expandtabs") return expand_tabs(in, t, a);
   if (name == "removeprefix" || name == "removesuffix") {
     const std::string& affix = needed_text(in, in.bind(name, a, {"affix"}, 1)[0]).bytes;
     const bool prefix = name == "removeprefix";
@@ -372,8 +422,8 @@ Value text_method(Interpreter& in, const Value& self, const std::string& name, c
     return in.string(prefix ? t.slice(affix.size(), t.bytes.size()) : t.slice(0, t.bytes.size() - affix.size()));
   }
   static const Names kCases = {"upper", "lower", "casefold", "title", "capitalize", "swapcase"};
-  static const Names kTests = {"isalpha", "isdigit",     "isdecimal", "isnumeric", "isalnum",
-                               "isspace", "isprintable", "isascii",   "isupper",   "islower"};
+  static const Names kTests = {"isalpha", "isdigit",     "isdecimal", "isnumeric",    "isalnum", "isspace",
+                               "isascii", "isprintable", "isupper",   "isidentifier", "islower", "istitle"};
   if (!kCases.contains(name) && !kTests.contains(name))
     in.fail(str("the method ", python_repr(name), " of strings is not supported"));
   in.bind(name, a, {});
@@ -383,6 +433,7 @@ Value text_method(Interpreter& in, const Value& self, const std::string& name, c
 Value dict_method(Interpreter& in, const Value& self, const std::string& name, const Arguments& a) {
   if (name == "get") {
     const auto b = in.bind("get", a, {"key", "default"}, 1);
+    if (!Interpreter::is_hashable(*b[0])) in.fail(str(kind_name(b[0]->kind()), " cannot be a key"));
     in.step(b[0]->is_string() ? 0 : self.size() * 64);
     const Value* found = self.find_key(*b[0]);
     return found ? *found : b[1] ? *b[1] : Value();
@@ -446,10 +497,15 @@ Value Interpreter::function(const std::string& name, const Arguments& a) {
   }
   if (name == "namespace" || name == "dict") {
     std::vector<Value::Entry> entries;
-    const auto b = bind(name, {a.positional, {}}, {"mapping"});
-    if (b[0]) {
-      if (!b[0]->is_dict()) fail(str(name, " takes a dictionary"));
-      entries.assign(b[0]->entries().begin(), b[0]->entries().end());
+    const Arguments unnamed{a.positional, {}};
+    const auto b = bind(name, unnamed, {"mapping"});
+    if (b[0] && b[0]->is_dict()) entries.assign(b[0]->entries().begin(), b[0]->entries().end());
+    else if (b[0]) {
+      for (const Value& pair : iterate(*b[0])) {
+        const std::vector<Value> both = iterate(pair);
+        if (both.size() != 2) fail(str(name, " takes a dictionary or a list of pairs"));
+        entries.emplace_back(both[0], both[1]);
+      }
     }
     for (const auto& [key, value] : a.named) entries.emplace_back(Value(Text::of_template(key)), value);
     const Value all = Value::dict(std::move(entries));

@@ -203,7 +203,10 @@ class PercentFormatter {
       if (out_.bytes.size() > in_.limits().output_bytes)
         in_.fail("a formatted text is too long", TemplateError::Reason::limit);
     }
-    const bool unused = tuple_ ? used_ < arguments_.size() : !named_ && !arguments_.is_dict() && used_ == 0;
+    // Python takes whatever can be asked for an item as a mapping, even a list.
+    const bool mapping = arguments_.is_dict() || arguments_.is_list() || arguments_.is_undefined() ||
+                         (arguments_.kind() == Value::Kind::view && arguments_.sequence().label.starts_with("range"));
+    const bool unused = tuple_ ? used_ < arguments_.size() : !named_ && !mapping && used_ == 0;
     if (unused) in_.fail("not all arguments of a format are used");
     return std::move(out_);
   }
@@ -296,13 +299,13 @@ Value Interpreter::percent_format(const Text& format, const Value& arguments) {
 }
 
 Value Interpreter::arithmetic(Operator op, const Value& a, const Value& b) {
+  if (op == Operator::mod && a.is_string()) return percent_format(a.text(), b);
   for (const Value* v : {&a, &b})
     if (v->is_undefined()) fail(v->looked_for());
   if (is_arithmetic(a) && is_arithmetic(b)) {
     if (a.is_real() || b.is_real()) return reals(*this, op, a.as_double(), b.as_double());
     return integers(*this, op, a.as_integer(), b.as_integer());
   }
-  if (op == Operator::mod && a.is_string()) return percent_format(a.text(), b);
   if (op == Operator::add && is_sequence(a) && a.kind() == b.kind()) return joined(*this, a, b);
   if (op == Operator::mul && is_sequence(a) && (b.is_integer() || b.is_bool()))
     return repeated(*this, a, b.as_integer());

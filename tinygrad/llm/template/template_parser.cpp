@@ -149,7 +149,7 @@ class Parser {
     if (!skip_name("in")) fail(str("got ", shown(), ", expected 'in'"));
     s->exprs.push_back(tuple(false));
     if (skip_name("if")) s->exprs.push_back(expression());
-    if (is_name("recursive")) fail("recursive loops are not supported");
+    s->recursive = skip_name("recursive");
     loops_++;
     s->bodies.push_back(block({"else", "endfor"}));
     loops_--;
@@ -505,15 +505,19 @@ class Parser {
 
   ExprPtr postfix(ExprPtr base, bool with_filters) {
     std::vector<Postfix> all;
+    bool filtered = false;  // behind a filter or test an index needs brackets around all before it
     while (true) {
       const int line = current().line;
-      if (is_op(".") || is_op("[")) all.push_back(subscript());
+      if (!filtered && (is_op(".") || is_op("["))) all.push_back(subscript());
       else if (is_op("(")) {
         Postfix p{Postfix::Type::call, line, "", {}, {}, {}, arguments(), false};
         all.push_back(std::move(p));
-      } else if (with_filters && skip_op("|")) all.push_back(filter());
-      else if (with_filters && skip_name("is")) all.push_back(test());
-      else break;
+      } else if (with_filters && (is_op("|") || is_name("is"))) {
+        const bool is_filter = is_op("|");
+        at_++;
+        all.push_back(is_filter ? filter() : test());
+        filtered = true;
+      } else break;
     }
     if (all.empty()) return base;
     ExprPtr e = make(Expr::Type::postfix);
@@ -572,16 +576,21 @@ class Parser {
       a.positional.push_back(expression());
     }
   }
+  std::string dotted_name() {
+    std::string name = expect_name();
+    while (skip_op(".")) name += "." + expect_name();
+    return name;
+  }
   Postfix filter() {
     Postfix p{Postfix::Type::filter, current().line, "", {}, {}, {}, {}, false};
-    p.name = expect_name();
+    p.name = dotted_name();
     if (is_op("(")) p.arguments = arguments();
     return p;
   }
   Postfix test() {
     Postfix p{Postfix::Type::test, current().line, "", {}, {}, {}, {}, false};
     p.negated = skip_name("not");
-    p.name = expect_name();
+    p.name = dotted_name();
     const Token::Type t = current().type;
     const bool operand = (t == Token::Type::name && !is_name("else") && !is_name("or") && !is_name("and")) ||
                          t == Token::Type::string || t == Token::Type::integer || t == Token::Type::real ||

@@ -6,8 +6,11 @@
 
 namespace tg::llm::jinja {
 
-Value attribute_path(Interpreter& in, const Value& v, const Value& path) {
-  if (path.is_integer()) return in.item(v, path);
+Value attribute_path(Interpreter& in, const Value& v, const Value& path, const Value* absent) {
+  if (path.is_integer()) {
+    const Value got = in.item(v, path);
+    return got.is_undefined() && absent ? *absent : got;
+  }
   Value at = v;
   const std::string dot = ".";
   for (const Text& part : split_text(path.text(), &dot, -1, false)) {
@@ -16,6 +19,7 @@ Value attribute_path(Interpreter& in, const Value& v, const Value& path) {
     const bool number = !name.empty() && name.size() < 10 &&
                         std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
     at = in.item(at, number ? Value(int64_t{std::stol(name)}) : Value(name));
+    if (at.is_undefined() && absent) at = *absent;
   }
   return at;
 }
@@ -26,8 +30,9 @@ namespace {
 struct Key {
   const Value* path;
   bool any_case;
+  const Value* absent = nullptr;  ///< for parts of the path that are missing
   Value of(Interpreter& in, const Value& v) const {
-    Value k = path && !path->is_none() ? attribute_path(in, v, *path) : v;
+    Value k = path && !path->is_none() ? attribute_path(in, v, *path, absent) : v;
     if (!any_case || !k.is_string()) return k;
     in.step(k.size());
     return in.string(k.text().derived(lower_text(k.as_string())));
@@ -125,10 +130,18 @@ void sort_by(Interpreter& in, std::vector<std::pair<Value, Value>>& keyed, bool 
 Value sort(Interpreter& in, const Value& v, const Arguments& a) {
   const auto b = in.bind("sort", a, {"reverse", "case_sensitive", "attribute"});
   std::vector<std::pair<Value, Value>> keyed;
-  const bool several = b[2] && b[2]->is_string() && b[2]->as_string().find(',') != std::string::npos;
-  if (several) in.fail("sort by several attributes is not supported");
-  const Key key = key_of(in, b[2], b[1]);
-  for (Value& i : in.iterate(v)) keyed.emplace_back(key.of(in, i), std::move(i));
+  // Keys are lists, as in Jinja: what is equal is not compared by order, so keys that are all missing can be sorted.
+  std::vector<Value> paths;
+  const std::string comma = ",";
+  const Key one = key_of(in, b[2], b[1]);
+  if (b[2] && b[2]->is_string())
+    for (Text& part : split_text(b[2]->text(), &comma, -1, false)) paths.emplace_back(std::move(part));
+  else paths.push_back(b[2] ? *b[2] : Value());
+  for (Value& i : in.iterate(v)) {
+    std::vector<Value> keys;
+    for (const Value& path : paths) keys.push_back(Key{&path, one.any_case}.of(in, i));
+    keyed.emplace_back(in.list(std::move(keys)), std::move(i));
+  }
   sort_by(in, keyed, b[0] && in.truth(*b[0]));
   std::vector<Value> out;
   for (auto& [_, i] : keyed) out.push_back(std::move(i));
@@ -156,7 +169,7 @@ Value unique(Interpreter& in, const Value& v, const Arguments& a) {
   std::vector<Value> out, seen;
   for (Value& i : in.iterate(v)) {
     const Value k = key.of(in, i);
-    if (k.depth() > 0 && k.kind() != Value::Kind::tuple) in.fail("unique takes values that can be keys");
+    if (!Interpreter::is_hashable(k)) in.fail("unique takes values that can be keys");
     if (std::any_of(seen.begin(), seen.end(), [&](const Value& s) { return in.equal(s, k); })) continue;
     seen.push_back(k);
     out.push_back(std::move(i));
@@ -232,11 +245,11 @@ Value slice_filter(Interpreter& in, const Value& v, const Arguments& a) {
 
 Value group_by(Interpreter& in, const Value& v, const Arguments& a) {
   const auto b = in.bind("groupby", a, {"attribute", "default", "case_sensitive"}, 1);
-  const Key key = key_of(in, b[0], b[2]);
+  Key key = key_of(in, b[0], b[2]);
+  key.absent = b[1] && !b[1]->is_none() ? b[1] : nullptr;
   std::vector<std::pair<Value, Value>> keyed;
   for (Value& i : in.iterate(v)) {
     Value k = key.of(in, i);
-    if (k.is_undefined() && b[1]) k = *b[1];
     keyed.emplace_back(std::move(k), std::move(i));
   }
   sort_by(in, keyed, false);
@@ -245,21 +258,24 @@ Value group_by(Interpreter& in, const Value& v, const Arguments& a) {
     std::vector<Value> group;
     const size_t begin = i;
     for (; i < keyed.size() && in.equal(keyed[i].first, keyed[begin].first); i++) group.push_back(keyed[i].second);
-    const Value name = Key{b[0], false}.of(in, group[0]);
-    out.push_back(Value::tuple({name.is_undefined() && b[1] ? *b[1] : name, in.list(std::move(group))}));
+    Value name = Key{b[0], false, key.absent}.of(in, group[0]);
+    Sequence pair;
+    pair.items = {std::move(name), in.list(std::move(group))};
+    pair.label = kGroupLabel;
+    out.push_back(Value::from_sequence(std::move(pair), Value::Kind::tuple));
   }
   return in.list(std::move(out));
 }
 
 Value map(Interpreter& in, const Value& v, const Arguments& a) {
   std::vector<Value> out;
+  if (!in.truth(v)) return in.generator({});
   const bool by_attribute = a.positional.empty();
   if (by_attribute) {
     const auto b = in.bind("map", a, {"attribute", "default"}, 1);
     key_of(in, b[0], nullptr);
     for (const Value& i : in.iterate(v)) {
-      Value got = attribute_path(in, i, *b[0]);
-      out.push_back(got.is_undefined() && b[1] ? *b[1] : std::move(got));
+      out.push_back(attribute_path(in, i, *b[0], b[1] && !b[1]->is_none() ? b[1] : nullptr));
     }
     return in.generator(std::move(out));
   }
@@ -270,6 +286,7 @@ Value map(Interpreter& in, const Value& v, const Arguments& a) {
 }
 
 Value selected(Interpreter& in, const Value& v, const Arguments& a, bool by_attribute, bool keep) {
+  if (!in.truth(v)) return in.generator({});
   if (by_attribute && a.positional.empty()) in.fail("an attribute is missing");
   const size_t skip = by_attribute ? 1 : 0;
   if (by_attribute) key_of(in, &a.positional[0], nullptr);
