@@ -129,6 +129,7 @@ TEST(Gguf, ReasonsOfRefusal) {
       {"bad_many_axes", "(w): got 9 axes, expected at most 8"},
       {"bad_axis_negative", "(w): got an axis of 1844674407370955161"},
       {"bad_shape_wraps", "(w): got a shape of more bytes than the 160 of the file"},
+      {"bad_empty_shape_wraps", "(w): got an empty shape of axes too large to multiply"},
       {"bad_tensor_type", "(w): got the type 42 of tensors"},
       {"bad_tensor_type_withdrawn", "got the type 4 of tensors"},
       {"bad_row", "(w): got rows of 33 elements in Q8_0 blocks of 32"},

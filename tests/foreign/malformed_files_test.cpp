@@ -47,8 +47,8 @@ namespace {
 namespace fs = std::filesystem;
 using testing::TempDir;
 
-constexpr uint64_t kMemoryLimit = uint64_t{512} << 20;  // beyond what the process has before it reads anything
-constexpr unsigned kSeconds = 20;                       // for one file
+[[maybe_unused]] constexpr uint64_t kMemoryLimit = uint64_t{512} << 20;  // beyond what the process has at its start
+constexpr unsigned kSeconds = 20;                                        // for one file
 
 /// Which errors are the right answer to a damaged file.
 enum class Answer : uint8_t {

@@ -224,6 +224,7 @@ put("gguf", "bad_count_of_axes", gguf(counts=(1, 0)) + text("w") + struct.pack("
 put("gguf", "bad_axis_negative", gguf([], [("w", ((1 << 64) - 1, (1 << 64) - 4), 0, 0)], bytes(64)))
 put("gguf", "bad_shape_wraps", gguf([], [("w", (1 << 32, 1 << 32), 0, 0)], bytes(64)))  # CVE-2025-53630
 put("gguf", "bad_shape_wraps_bytes", gguf([], [("w", (1 << 62,), 0, 0)], bytes(64)))  # CVE-2026-27940
+put("gguf", "bad_empty_shape_wraps", gguf([], [("w", (1 << 54, 1 << 50, 0), 0, 0)], bytes(64)))
 put("gguf", "bad_tensor_type", gguf([], [("w", (4,), 42, 0)], bytes(64)))
 put("gguf", "bad_tensor_type_withdrawn", gguf([], [("w", (32,), 4, 0)], bytes(64)))
 put("gguf", "bad_row", gguf([], [("w", (33,), 8, 0)], bytes(64)))

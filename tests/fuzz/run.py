@@ -12,6 +12,7 @@ import sys
 import tempfile
 
 CORPUS = pathlib.Path(__file__).resolve().parent / "corpus"
+MESSAGE_LINES = 80
 INPUT_BYTES, MEMORY_MB, ALLOCATION_MB, INPUT_SECONDS = 1 << 16, 2048, 512, 10
 
 
@@ -33,13 +34,14 @@ def main():
   failed = []
   with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     for target, (status, text) in zip(targets, pool.map(lambda t: run(program, t, seconds), targets)):
-      inputs = re.search(r"number_of_executed_units: (\d+)", text)
-      memory = re.search(r"peak_rss_mb: (\d+)", text)
+      inputs = re.search(r"number_of_executed_units:\s+(\d+)", text)
+      memory = re.search(r"peak_rss_mb:\s+(\d+)", text)
       print(f"{target:20} {inputs[1] if inputs else '?':>9} inputs {memory[1] if memory else '?':>5} MB  "
             f"{'ok' if status == 0 else 'FAILED'}", flush=True)
       if status != 0:
         failed.append(target)
-        print(text[-6000:], flush=True)
+        lines = [line for line in text.splitlines() if not re.match(r"#\d+|\s*NEW_FUNC", line)]
+        print("\n".join(lines[-MESSAGE_LINES:]), flush=True)
   if failed: sys.exit(f"failed: {', '.join(failed)}")
 
 

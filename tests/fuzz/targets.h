@@ -151,9 +151,7 @@ inline void use_tokenizer(const llm::Tokenizer& t) {
 inline llm::TokenizerData tokenizer_data(Bytes in) {
   llm::TokenizerData d;
   std::string_view text(reinterpret_cast<const char*>(in.data()), in.size());
-  const auto number = [](std::string_view s) {
-    return static_cast<int64_t>(std::strtod(std::string(s).c_str(), nullptr));
-  };
+  const auto number = [](std::string_view s) -> int64_t { return std::strtoll(std::string(s).c_str(), nullptr, 10); };
   while (!text.empty()) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));

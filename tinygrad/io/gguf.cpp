@@ -239,7 +239,14 @@ class GgufParser {
   /// Returns the size of the data, which fits the file.
   uint64_t data_bytes(const std::vector<int64_t>& shape, const GgmlTypeInfo& info, uint64_t at,
                       std::string_view name) const {
-    if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
+    if (std::find(shape.begin(), shape.end(), 0) != shape.end()) {
+      int64_t others = 1;  // of the axes that are not empty: shapes are multiplied from any side
+      for (const int64_t n : shape) {
+        if (n > INT64_MAX / others) fail(at, name, "got an empty shape of axes too large to multiply");
+        others *= std::max<int64_t>(n, 1);
+      }
+      return 0;
+    }
     uint64_t bytes = static_cast<uint64_t>(info.bytes);
     for (size_t i = 0; i < shape.size(); i++) {
       const uint64_t n = static_cast<uint64_t>(i + 1 == shape.size() ? shape[i] / info.elements : shape[i]);
@@ -278,8 +285,9 @@ class GgufParser {
 Gguf parse_gguf(std::span<const uint8_t> bytes, std::string_view name) { return GgufParser(bytes, name).parse(); }
 
 int64_t GgufTensor::numel() const {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
   int64_t n = 1;
-  for (int64_t d : shape) n = d == 0 ? 0 : n * d;
+  for (const int64_t d : shape) n *= d;
   return n;
 }
 

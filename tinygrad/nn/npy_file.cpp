@@ -24,10 +24,10 @@ Tensor array_at(const ByteSource& source, uint64_t offset, const io::NpyHeader& 
   const uint64_t data = offset + h.data_start;
   StridedLayout layout{0, h.shape, std::vector<int64_t>(h.shape.size())};
   int64_t step = 1;
-  for (size_t i = 0; i < h.shape.size(); i++) {
+  for (size_t i = 0; h.bytes != 0 && i < h.shape.size(); i++) {  // without elements sizes may be any
     const size_t axis = h.fortran_order ? i : h.shape.size() - 1 - i;
     layout.strides[axis] = step;
-    step *= std::max<int64_t>(h.shape[axis], 1);
+    step *= h.shape[axis];
   }
   const auto size = static_cast<uint64_t>(h.dtype.itemsize());
   if (!h.big_endian || h.bytes == 0) return strided_view(source, data, h.bytes / size, h.dtype, layout);
