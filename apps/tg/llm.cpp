@@ -211,10 +211,10 @@ Speed measure(const Options& o) {
   s.decode_rate = 1 / step;
   s.decode_gb_s = static_cast<double>(m.weight_bytes()) / step / 1e9;
   s.threads = ThreadPool::global().size();
-  s.memory_gb_s = memory_rate(s.threads);
   struct rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  s.peak_mb = static_cast<double>(usage.ru_maxrss) / 1e3;
+  s.peak_mb = static_cast<double>(usage.ru_maxrss) / 1e3;  // before the memory's rate is measured, with much of it
+  s.memory_gb_s = memory_rate(s.threads);
   s.weight_mb = static_cast<double>(m.weight_bytes()) / 1e6;
   s.cache_mb = static_cast<double>(m.cache_bytes()) / 1e6;
   return s;

@@ -36,13 +36,13 @@ class Merger {
     made_.push_back(made);
     return static_cast<int32_t>(m_.buffers.size()) - 1;
   }
-  /// Adds a buffer that the plan holds, once.
-  int32_t add_held(const BufferRef& b, ScheduleBuffer::Kind kind) {
+  /// Adds a buffer that the plan holds, once. `made`: its first run writes it before anything reads it.
+  int32_t add_held(const BufferRef& b, ScheduleBuffer::Kind kind, bool made = false) {
     held_[b.get()]++;
     const auto known = number_.find(b.get());
     if (known != number_.end()) return known->second;
     const ScheduleBuffer info{ScheduleBuffer::kInput, b->dtype(), b->size(), b->device_name(), -1};
-    return number_[b.get()] = add(b, info, kind == ScheduleBuffer::kOutput);
+    return number_[b.get()] = add(b, info, made || kind == ScheduleBuffer::kOutput);
   }
 
   void add_run(const RecordedRun& r) {
@@ -51,7 +51,8 @@ class Merger {
     for (size_t i = 0; i < s.buffers.size(); i++) {
       ScheduleBuffer info = s.buffers[i];
       info.offset = -1;
-      number[i] = info.kind == ScheduleBuffer::kInternal ? add({}, info, false) : add_held(r.buffers[i], info.kind);
+      number[i] = info.kind == ScheduleBuffer::kInternal ? add({}, info, false)
+                                                           : add_held(r.buffers[i], info.kind, r.blank[i]);
     }
     for (size_t c = 0; c < s.calls.size(); c++) {
       ScheduleCall call = s.calls[c];

@@ -64,11 +64,13 @@ class Reply {
     out_.reason = r;
     return true;
   }
+  bool at_length() const {
+    return o_.max_tokens >= 0 && static_cast<int64_t>(out_.tokens.size()) >= o_.max_tokens;
+  }
   /// Draws a token; true when the reply ends.
   bool finished(std::span<const float> logits) {
     if (o_.cancel && o_.cancel->load()) return finish(FinishReason::kCancelled);
-    if (o_.max_tokens >= 0 && static_cast<int64_t>(out_.tokens.size()) >= o_.max_tokens)
-      return finish(FinishReason::kLength);
+    if (at_length()) return finish(FinishReason::kLength);
     const int32_t token = sampler_.sample(logits, o_.mask ? o_.mask() : TokenMask());
     if (std::find(o_.stop_tokens.begin(), o_.stop_tokens.end(), token) != o_.stop_tokens.end())
       return finish(FinishReason::kStop);
@@ -77,6 +79,7 @@ class Reply {
     out_.text += shown;
     if (o_.on_token && !o_.on_token(token, shown)) return finish(FinishReason::kCancelled);
     if (stop_.stopped()) return finish(FinishReason::kStop);
+    if (at_length()) return finish(FinishReason::kLength);  // the logits after the last token are not needed
     return full();
   }
   void record(int32_t token, std::span<const float> logits) {

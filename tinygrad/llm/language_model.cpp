@@ -9,6 +9,7 @@
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/llm/decoder_network.h"
+#include "tinygrad/runtime/allocator.h"
 #include "tinygrad/tensor/jit/jit.h"
 
 namespace tg::llm {
@@ -81,6 +82,7 @@ class Decoder : public LanguageModel {
   std::optional<DecoderNetwork> network_;
   std::vector<std::vector<int32_t>> sequences_;
   std::map<StepShape, Jit<StepFunction>> steps_;
+  std::optional<StepShape> last_chunk_;  ///< the last step of several tokens
   Tensor logits_;  ///< of the last step
   mutable std::recursive_mutex mutex_;
 };
@@ -293,15 +295,19 @@ StepArguments Decoder::arguments(const StepShape& shape, const StepInput& in) co
           Variable("window_blocks", 1, window_ == 0 ? all : most).bind(window_ == 0 ? 1 : reached)};
 }
 
-/// Computes one step, captured once for each shape.
+/// Computes one step, captured once for each shape. Steps of several tokens use the same memory one after another.
 void Decoder::run(const StepShape& shape, const StepInput& in) {
   logits_ = Tensor();
+  if (shape.time > 1 && last_chunk_ && *last_chunk_ != shape) steps_.at(*last_chunk_).core().free_intermediates();
+  if (shape.time > 1) last_chunk_ = shape;
   auto at = steps_.find(shape);
   if (at == steps_.end()) {
     const StepFunction body = [this, shape](const StepArguments& a) { return forward(shape, a); };
     at = steps_.emplace(shape, jit(body, {.name = "language model step"})).first;
   }
+  const bool captured = at->second.core().captured();
   logits_ = at->second(arguments(shape, in));
+  if (!captured && at->second.core().captured()) free_memory_caches();  // of runs that were not planned as a whole
 }
 
 }  // namespace

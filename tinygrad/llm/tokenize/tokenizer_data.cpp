@@ -41,10 +41,13 @@ class DataReader {
   [[noreturn]] void fail(std::string_view key, const std::string& got) const {
     throw FormatError(str("[tokenizer] ", name_, ": tokenizer.ggml.", key, ": got ", got));
   }
-  void check(bool ok, std::string_view key, const std::string& got) const {
+  /// Texts are made of their parts only when the check fails: there is one for every token and merge.
+  template <class... Parts> void check(bool ok, std::string_view key, const Parts&... got) const {
     if (!ok) [[unlikely]]
-      fail(key, got);
+      fail(key, str(got...));
   }
+  /// The beginning of a token, for errors.
+  std::string_view shown(size_t i) const { return std::string_view(data_.tokens[i]).substr(0, 100); }
   size_t size() const { return data_.tokens.size(); }
   TokenType type(size_t i) const {
     return data_.token_types.empty() ? TokenType::kNormal : static_cast<TokenType>(data_.token_types[i]);
@@ -58,24 +61,24 @@ class DataReader {
 
   void check_lists() {
     check(!data_.tokens.empty(), "tokens", "no tokens");
-    check(size() <= kMaxVocabulary, "tokens", str(size(), " tokens, expected at most ", kMaxVocabulary));
-    check(data_.scores.empty() || data_.scores.size() == size(), "scores",
-          str(data_.scores.size(), " scores of ", size(), " tokens"));
-    check(data_.token_types.empty() || data_.token_types.size() == size(), "token_type",
-          str(data_.token_types.size(), " types of ", size(), " tokens"));
-    check(data_.merges.size() <= kMaxVocabulary, "merges", str(data_.merges.size(), " merges"));
+    check(size() <= kMaxVocabulary, "tokens", size(), " tokens, expected at most ", kMaxVocabulary);
+    check(data_.scores.empty() || data_.scores.size() == size(), "scores", data_.scores.size(), " scores of ", size(),
+          " tokens");
+    check(data_.token_types.empty() || data_.token_types.size() == size(), "token_type", data_.token_types.size(),
+          " types of ", size(), " tokens");
+    check(data_.merges.size() <= kMaxVocabulary, "merges", data_.merges.size(), " merges");
     size_t bytes = 0;
     parts_->special.resize(size());
     for (size_t i = 0; i < size(); i++) {
       const std::string& text = data_.tokens[i];
-      check(is_utf8(text), "tokens", str("token ", i, " that is not UTF-8"));
+      check(is_utf8(text), "tokens", "token ", i, " that is not UTF-8");
       check((bytes += text.size()) <= kMaxVocabularyBytes, "tokens", "too many bytes");
       if (data_.token_types.empty()) continue;
       const int32_t t = data_.token_types[i];
-      check(t >= 0 && t <= static_cast<int32_t>(TokenType::kByte), "token_type", str(t, " of token ", i));
+      check(t >= 0 && t <= static_cast<int32_t>(TokenType::kByte), "token_type", t, " of token ", i);
       parts_->special[i] = type(i) == TokenType::kControl || type(i) == TokenType::kUnknown;
     }
-    for (const float s : data_.scores) check(s == s && std::abs(s) < 1e30f, "scores", str("a score of ", s));
+    for (const float s : data_.scores) check(s == s && std::abs(s) < 1e30f, "scores", "a score of ", s);
   }
 
   void read_ids() {
@@ -98,18 +101,17 @@ class DataReader {
   /// Adds a token to a table; one that stands twice is refused, unless it is marked as unused.
   void add_token(TokenTable& table, std::string_view text, size_t i) {
     if (text.empty()) return;
-    check(table.add(text, static_cast<int32_t>(i)) || type(i) == TokenType::kUnused, "tokens",
-          str("\"", data_.tokens[i].substr(0, 100), "\" twice, again as token ", i));
+    check(table.add(text, static_cast<int32_t>(i)) || type(i) == TokenType::kUnused, "tokens", "\"", shown(i),
+          "\" twice, again as token ", i);
   }
 
   void read_byte_tokens(ByteTokens& bytes) {
     for (size_t i = 0; i < size(); i++) {
       const int byte = byte_of_spelling(data_.tokens[i]);
       const bool is_byte = type(i) == TokenType::kByte;
-      check(!is_byte || byte >= 0, "tokens",
-            str("the byte token \"", data_.tokens[i].substr(0, 100), "\", expected <0x00> to <0xFF>"));
+      check(!is_byte || byte >= 0, "tokens", "the byte token \"", shown(i), "\", expected <0x00> to <0xFF>");
       if (byte < 0 || (!is_byte && !data_.token_types.empty())) continue;
-      check(bytes.ids[byte] < 0, "tokens", str("\"", data_.tokens[i], "\" twice, again as token ", i));
+      check(bytes.ids[byte] < 0, "tokens", "\"", data_.tokens[i], "\" twice, again as token ", i);
       bytes.ids[byte] = static_cast<int32_t>(i);
     }
   }
@@ -159,13 +161,13 @@ class DataReader {
     for (size_t i = 0; i < data_.merges.size(); i++) {
       const std::string_view merge = data_.merges[i];
       const size_t space = merge.size() < 3 ? merge.npos : merge.find(' ', 1);
-      check(space != merge.npos && space + 1 < merge.size(), "merges",
-            str("merge ", i, " \"", merge.substr(0, 100), "\", expected two tokens"));
+      check(space != merge.npos && space + 1 < merge.size(), "merges", "merge ", i, " \"", merge.substr(0, 100),
+            "\", expected two tokens");
       const std::string_view left = merge.substr(0, space), right = merge.substr(space + 1);
       both.assign(left).append(right);
       const int32_t a = by_text.find(left), b = by_text.find(right), c = by_text.find(both);
-      check(a >= 0 && b >= 0 && c >= 0, "merges",
-            str("merge ", i, " \"", merge.substr(0, 100), "\" of or to a token that is unknown"));
+      check(a >= 0 && b >= 0 && c >= 0, "merges", "merge ", i, " \"", merge.substr(0, 100),
+            "\" of or to a token that is unknown");
       if (from_text(static_cast<size_t>(c))) merges.add(a, b, {static_cast<uint32_t>(i), c});
     }
   }
@@ -176,8 +178,7 @@ class DataReader {
     for (size_t i = 0; i < size(); i++) {
       const std::string& text = data_.tokens[i];
       if (type(i) != TokenType::kUserDefined || text.empty() || parts_->special[i]) continue;
-      check(text.size() <= kMaxAddedTokenBytes, "tokens",
-            str("the user-defined token ", i, " of ", text.size(), " bytes"));
+      check(text.size() <= kMaxAddedTokenBytes, "tokens", "the user-defined token ", i, " of ", text.size(), " bytes");
       trie.add(text, static_cast<int32_t>(i));
       std::string spaced;  // the vocabulary may spell it with marks
       for (size_t k = 0; k < text.size();) {
@@ -278,8 +279,7 @@ class DataReader {
     for (size_t i = 0; i < size(); i++) {
       const std::string& text = data_.tokens[i];
       if (!from_text(i) || text.empty() || type(i) == TokenType::kUnused) continue;
-      check(model->trie.add(text, static_cast<int32_t>(i)), "tokens",
-            str("\"", text.substr(0, 100), "\" twice, again as token ", i));
+      check(model->trie.add(text, static_cast<int32_t>(i)), "tokens", "\"", shown(i), "\" twice, again as token ", i);
     }
     parts_->model = std::move(model);
   }
