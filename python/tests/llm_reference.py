@@ -221,7 +221,6 @@ class Reference:
     if p + "post_ffw_norm.weight" in self.w: y = self.norm(y, p + "post_ffw_norm")
     return x + y * scale
 
-  @torch.no_grad()
   def hidden(self, tokens):
     """What the last norm gives, (tokens, dim)."""
     x = self.w["token_embd.weight"][torch.tensor(tokens)]
@@ -231,7 +230,6 @@ class Reference:
     for i in range(self.layers): x = self.layer(x, i)
     return self.norm(x, "output_norm")
 
-  @torch.no_grad()
   def logits(self, tokens):
     """(tokens, vocabulary)."""
     x = self.hidden(tokens)
