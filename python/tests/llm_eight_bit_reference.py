@@ -1,6 +1,6 @@
-"""What llama.cpp computes on CPUs, in PyTorch: before each product with a packed matrix the other factor is rounded to 8
-bits in blocks of 32 with a scale in float16, and queries, keys, values and probabilities are rounded to float16. It
-tells how much of a difference from llama.cpp is llama.cpp's own rounding."""
+"""What llama.cpp computes on CPUs, in PyTorch: before each product with a packed matrix the other factor is rounded
+to 8 bits in blocks of 32 with a scale in float16, and queries, keys, values and probabilities are rounded to float16.
+It tells how much of a difference from llama.cpp is llama.cpp's own rounding."""
 import gguf
 import numpy as np
 import torch

@@ -17,7 +17,8 @@ BATCH = np.array([TOKENS[:12], TOKENS[5:17]], dtype=np.int32)
 
 def load(path, rank=3, alpha=6.0, targets=ALL, **options):
   """A model whose adapters are not zero any more."""
-  model, rng = AdaptedModel.load(str(path), rank=rank, alpha=alpha, targets=list(targets), **options), np.random.default_rng(5)
+  model = AdaptedModel.load(str(path), rank=rank, alpha=alpha, targets=list(targets), **options)
+  rng = np.random.default_rng(5)
   for name, t in model.adapters.items():
     t.assign(Tensor((0.2 * rng.standard_normal(t.shape)).astype(np.float32))).realize()
   return model
@@ -40,7 +41,8 @@ def test_logits_and_gradients_are_those_of_pytorch(name, tmp_path):
   ref, adapters = reference(path, model, 2.0)
   logits = torch.stack([ref.logits(row.tolist()) for row in BATCH])
   np.testing.assert_allclose(model.logits(Tensor(BATCH)).numpy(), logits.detach().numpy(), rtol=1e-3, atol=1e-3)
-  expected = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), torch.from_numpy(BATCH[:, 1:].astype(np.int64)).flatten())
+  following = torch.from_numpy(BATCH[:, 1:].astype(np.int64)).flatten()
+  expected = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), following)
   expected.backward()
   loss = model.loss(Tensor(BATCH))
   loss.backward()
@@ -53,7 +55,8 @@ def test_logits_and_gradients_are_those_of_pytorch(name, tmp_path):
 def test_a_new_adapter_changes_nothing(tmp_path):
   path = plain("llama").write(tmp_path / "model.gguf")
   model = AdaptedModel.load(path, rank=4)
-  assert sorted(model.adapters) == sorted(f"blk.{i}.attn_{n}.weight.lora_{m}" for i in (0, 1) for n in "qv" for m in "ab")
+  names = [f"blk.{i}.attn_{n}.weight.lora_{m}" for i in (0, 1) for n in "qv" for m in "ab"]
+  assert sorted(model.adapters) == sorted(names)
   assert model.adapters["blk.1.attn_v.weight.lora_a"].shape == (4, 64)
   assert model.adapters["blk.1.attn_v.weight.lora_b"].shape == (32, 4)
   np.testing.assert_allclose(model.logits(Tensor(BATCH[:1])).numpy()[0], Reference(path).logits(BATCH[0].tolist()),

@@ -243,7 +243,7 @@ def test_a_sequence_goes_back_and_is_copied(tmp_path):
 
 @pytest.mark.parametrize("name", ("llama", "gemma2", "mixtral", "qwen35"))
 def test_a_sequence_does_not_depend_on_its_neighbours(name, tmp_path):
-  """In steps of one size bit for bit, whatever the others are and wherever they and it stand; beside steps of another
+  """Bit for bit in steps of equal size, whatever the others are and wherever they and it stand; beside steps of another
   size, which other kernels compute, up to rounding."""
   model = LanguageModel.load(MODELS[name]().write(tmp_path / "model.gguf"), max_context=128, max_sequences=4)
   def run(slot, others, alone=False):

@@ -51,8 +51,8 @@ class Merger {
     for (size_t i = 0; i < s.buffers.size(); i++) {
       ScheduleBuffer info = s.buffers[i];
       info.offset = -1;
-      number[i] = info.kind == ScheduleBuffer::kInternal ? add({}, info, false)
-                                                           : add_held(r.buffers[i], info.kind, r.blank[i]);
+      number[i] =
+          info.kind == ScheduleBuffer::kInternal ? add({}, info, false) : add_held(r.buffers[i], info.kind, r.blank[i]);
     }
     for (size_t c = 0; c < s.calls.size(); c++) {
       ScheduleCall call = s.calls[c];

@@ -25,7 +25,7 @@ class AdaptedModel {
   /// Logits after each token: int32 (batch, time) -> float32 (batch, time, vocab_size), lazily. Rows see the tokens
   /// before them. ShapeError for other shapes, and for sequences longer than max_time.
   Tensor logits(const Tensor& tokens) const;
-  /// The mean cross entropy of each token but the first, given those before it, in nats: int32 (batch, time >= 2) -> ().
+  /// The mean cross entropy of each token but the first, given those before it, in nats: int32 (batch, time) -> ().
   Tensor loss(const Tensor& tokens) const;
 
  private:

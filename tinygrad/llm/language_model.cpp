@@ -83,7 +83,7 @@ class Decoder : public LanguageModel {
   std::vector<std::vector<int32_t>> sequences_;
   std::map<StepShape, Jit<StepFunction>> steps_;
   std::optional<StepShape> last_chunk_;  ///< the last step of several tokens
-  Tensor logits_;  ///< of the last step
+  Tensor logits_;                        ///< of the last step
   mutable std::recursive_mutex mutex_;
 };
 
@@ -284,7 +284,7 @@ StepArguments Decoder::arguments(const StepShape& shape, const StepInput& in) co
   };
   const Shape rows{shape.batch, shape.time}, each{shape.batch};
   const int64_t all = capacity_ / kCacheBlock;
-  // The greatest number of blocks that `time` tokens with their windows lie in, wherever the first of them is.
+  // In how many blocks `time` tokens with their windows can lie, wherever the first of them is.
   const int64_t most = std::clamp<int64_t>((window_ + shape.time + kCacheBlock - 3) / kCacheBlock + 1, 2, all);
   return {tensor(in.tokens, rows),
           tensor(in.positions, rows),

@@ -1,5 +1,5 @@
-/// \file Low-rank adapters (LoRA, arXiv 2106.09685): thin matrices beside the projections of a model, which are all that
-/// fine-tuning changes.
+/// \file Low-rank adapters (LoRA, arXiv 2106.09685): thin matrices beside the projections of a model, all
+/// that fine-tuning changes.
 #pragma once
 #include <cstdint>
 #include <memory>
