@@ -61,6 +61,8 @@ struct ServerState {
 
 using ReplyPtr = std::shared_ptr<io::HttpReply>;
 
+inline constexpr std::string_view kHealthy = R"({"status":"ok"})";
+
 /// Turns the exception that is being handled into an answer.
 void refuse_request(const ReplyPtr& reply);
 
