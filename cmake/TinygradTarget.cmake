@@ -48,7 +48,10 @@ function(tg_target name)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
   if(TG_HAS_LLD)
-    target_link_options(${name} PRIVATE -fuse-ld=lld)
+    # Where g++ optimizes, the cold part of a function may be empty. Its unwind entry then has the address of the next
+    # function's, and lld's table for exceptions keeps the first of the two: what the other one throws ends the program.
+    target_link_options(${name} PRIVATE
+      $<$<NOT:$<AND:$<CXX_COMPILER_ID:GNU>,$<NOT:$<CONFIG:Debug>>>>:-fuse-ld=lld>)
   endif()
 endfunction()
 

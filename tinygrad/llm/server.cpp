@@ -14,7 +14,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kWarmUpTokens = 48;                // of a prompt
+constexpr int64_t kWarmUpTokens = 48;  // of a prompt
+constexpr std::chrono::milliseconds kHealthWait{500}, kHealthPoll{20};
 constexpr std::chrono::milliseconds kLoadPoll{100};  // between looks at whether loading is still wanted
 
 struct Route {
@@ -71,9 +72,14 @@ bool is_json(const io::HttpRequest& request) {
   return io::same_header_name(type.substr(0, std::min(type.find(';'), type.size())), "application/json");
 }
 
-/// Answers while the model is being loaded.
-void say_loading(const io::HttpRequest& request, const ReplyPtr& reply) {
+/// Answers while the model is being loaded. Who asks for its health waits a moment, so that asking again at once is no
+/// load.
+void say_loading(const ServerState& s, const io::HttpRequest& request, const ReplyPtr& reply) {
   const bool health = request.path.ends_with("/health");
+  for (const auto start = Clock::now(); health && Clock::now() - start < kHealthWait && !reply->closed();) {
+    if (s.ready.load(std::memory_order_acquire)) return reply->send({200, std::string(kHealthy)});
+    std::this_thread::sleep_for(kHealthPoll);
+  }
   const std::string body =
       health ? R"({"status":"loading"})" : api_error_json(503, "the model is being loaded", {}, "loading");
   reply->send({503, body, "application/json", {{"Retry-After", "1"}}});
@@ -90,7 +96,7 @@ void dispatch(ServerState& s, io::HttpRequest request, ReplyPtr reply) {
       continue;
     }
     const auto counted = std::make_shared<CountedReply>(s.counts, route.path, reply);
-    if (!s.ready.load(std::memory_order_acquire)) return say_loading(request, counted);
+    if (!s.ready.load(std::memory_order_acquire)) return say_loading(s, request, counted);
     try {
       if (method == "POST" && !is_json(request))
         throw ApiError(415, "expected the header Content-Type: application/json");

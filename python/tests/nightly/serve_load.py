@@ -126,7 +126,7 @@ def main():
   if server.poll() is None:
     total = metrics(load.port)
     if held := left_over(load.port): load.failures.append(held)
-    if a.minutes >= 2 and min(load.answers.values()) == 0: load.failures.append("a client was never answered")
+    if a.minutes >= 5 and min(load.answers.values()) == 0: load.failures.append("a client was never answered")
   server.terminate()
   code = server.wait(30)
   grown = (memory[-1] - settled) if memory and settled else 0

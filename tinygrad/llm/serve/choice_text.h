@@ -40,11 +40,11 @@ class ChoiceText {
   std::vector<TokenRecord> records_;
 };
 
-/// Returns the `logprobs` of a chat's choice as JSON: {"content": [{"token", "bytes", "logprob", "top_logprobs"}]}. Text
-/// at once, since as a Value they take twenty times the memory.
+/// Returns the `logprobs` of a chat's choice as JSON: {"content": [{"token", "bytes", "logprob", "top_logprobs"}]}. It
+/// is text at once, since as a Value it takes twenty times the memory.
 std::string chat_logprobs(const Tokenizer& tokenizer, const std::vector<TokenRecord>& records);
-/// Returns the `logprobs` of a completion's choice as JSON: parallel lists; `offset` is where the text of the first token
-/// begins and moves on.
+/// Returns the `logprobs` of a completion's choice as JSON: parallel lists; `offset` is where the text of the first
+/// token begins and moves on.
 std::string completion_logprobs(const Tokenizer& tokenizer, const std::vector<TokenRecord>& records, int64_t& offset);
 /// Returns the entry of `tool_calls` in a message; with `index` in a delta.
 Value tool_call_value(const ToolCall& call, std::optional<int64_t> index = {});

@@ -74,7 +74,7 @@ void serve_detokenize(ServerState& s, const io::HttpRequest& http, const ReplyPt
 }
 
 void serve_health(ServerState&, const io::HttpRequest&, const ReplyPtr& reply) {
-  reply->send({200, R"({"status":"ok"})"});
+  reply->send({200, std::string(kHealthy)});
 }
 
 void serve_page(ServerState&, const io::HttpRequest&, const ReplyPtr& reply) {

@@ -43,8 +43,8 @@ struct ServerState {
   RequestCounts counts;
   std::once_flag token_bytes_made;
   std::unique_ptr<TokenBytes> token_bytes;
-  std::unique_ptr<EmbeddingQueue> embeddings;        ///< of a model that makes them itself
-  std::atomic<bool> ready{false};                    ///< the members above are there; false while they are made
+  std::unique_ptr<EmbeddingQueue> embeddings;  ///< of a model that makes them itself
+  std::atomic<bool> ready{false};              ///< the members above are there; false while they are made
   SchemaStore schemas;
   std::atomic<const io::HttpServer*> http{nullptr};  ///< once it runs
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
@@ -60,6 +60,8 @@ struct ServerState {
 };
 
 using ReplyPtr = std::shared_ptr<io::HttpReply>;
+
+inline constexpr std::string_view kHealthy = R"({"status":"ok"})";
 
 /// Turns the exception that is being handled into an answer.
 void refuse_request(const ReplyPtr& reply);
