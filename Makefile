@@ -65,7 +65,7 @@ FUZZ_SECONDS ?= 30
 fuzz:
 	@scripts/install-deps.sh --fuzz
 	cmake --preset asan -B build/fuzz -DCMAKE_CXX_COMPILER="$$(scripts/fuzz-compiler.sh || echo clang-with-libFuzzer-not-found)" \
-	  -DTG_SANITIZE=address,undefined -DTG_FUZZ=ON -DTG_APPS=OFF -DTG_EXAMPLES=OFF -DTG_BENCHMARKS=OFF -DTG_LLVM=OFF
+	  -DTG_SANITIZE=address,undefined -DTG_SANITIZE_READERS=ON -DTG_FUZZ=ON -DTG_APPS=OFF -DTG_EXAMPLES=OFF -DTG_BENCHMARKS=OFF -DTG_LLVM=OFF
 	cmake --build build/fuzz --parallel $(JOBS) --target fuzz
 	tests/fuzz/run.py build/fuzz/bin/fuzz $(FUZZ_SECONDS)
 
