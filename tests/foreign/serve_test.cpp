@@ -263,6 +263,19 @@ TEST_F(Serve, JsonSchemasHold) {
                         R"("schema":{"type":"object","unevaluatedProperties":false}}})"),
             400);
   EXPECT_EQ(chat_status(R"("response_format":{"type":"json_schema","json_schema":{"name":"c"}})"), 400);
+  // So is what would take too long to compile, and what has too many readings once a text is drawn.
+  std::string many;
+  for (int i = 0; i < 70; i++) many += str(i ? "," : "", R"({"type":"string","pattern":"a)", i, R"("})");
+  for (const std::string& schema :
+       {std::string(R"x({"type":"string","pattern":"(a|b)*a(a|b){60}$"})x"), str(R"({"anyOf":[)", many, "]}")}) {
+    const ClientReply refused =
+        ask("/v1/chat/completions", str(R"({"messages":[{"role":"user","content":"hi"}],"response_format":{)"
+                                        R"("type":"json_schema","json_schema":{"name":"c","schema":)",
+                                        schema, "}}}"));
+    EXPECT_EQ(refused.status, 400) << refused.body;
+    EXPECT_EQ(text_at(json_of(refused), "error", "code"), "unsupported_schema");
+    EXPECT_EQ(text_at(json_of(refused), "error", "param"), "response_format");
+  }
   EXPECT_EQ(chat_status(R"("response_format":{"type":"yaml"})"), 400);
 }
 
