@@ -136,6 +136,11 @@ TEST(ChatTemplate, EveryLimitHasAnError) {
   expect({.steps = 1000}, "\n\n{% for i in range(9999) %}{% endfor %}", "more than 1000 steps", 3);
   expect({.output_bytes = 50}, "\n{% for i in range(99) %}x{% endfor %}", "longer than 50 bytes", 2);
   expect({.value_bytes = 5000}, "\n{{ range(9999) | list | length }}", "more than 5000 bytes", 2);
+  expect({}, "\n{{ ('a' * 9000000).split('a') | length }}", "bytes", 2);
+  expect({}, "\n{{ ('a ' * 4000000).split() | length }}", "bytes", 2);
+  expect({}, "\n{{ ('a\\n' * 4000000).splitlines() | length }}", "bytes", 2);
+  expect({}, "{% set d = dict(range(9998) | batch(2)) %}\n{% for i in range(99999) %}{{ i in d }}{% endfor %}",
+         "steps", 2);
   expect({}, "\n{{ range(100001) }}", "longer than 100000", 2);
   expect({}, "\n{{ '%9999d' % 1 }}", "too wide", 2);
   expect({}, "{% set ns = namespace() %}{% set ns.own = ns %}\n{{ ns }}", "levels", 2);

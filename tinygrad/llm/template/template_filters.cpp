@@ -110,7 +110,7 @@ Value indent(Interpreter& in, const Value& v, const Arguments& a) {
   Text t = in.print(v);
   t.append("\n");  // so that a line break at the end stays
   in.step(t.bytes.size());
-  const std::vector<Text> lines = lines_of(t, false);
+  const std::vector<Text> lines = lines_of(in, t, false);
   Text out;
   for (size_t i = 0; i < lines.size(); i++) {
     if (i) out.append("\n");
