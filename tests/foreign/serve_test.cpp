@@ -85,7 +85,7 @@ class Serve : public testing::Test {
     model->script = [](const std::string& conversation) {
       const size_t user = conversation.rfind("user\n");
       std::string said = conversation.substr(user + 5);
-      said.resize(said.find('|'));
+      said = said.substr(0, said.find('|'));  // all of it while a prompt is computed in pieces
       return "You said: " + said + ". Goodbye \xe2\x82\xac!";
     };
     server = std::make_unique<LlmServer>(test::served(model), options());
