@@ -246,7 +246,7 @@ Value word_count(Interpreter& in, const Value& v, const Arguments& a) {
   bool inside = false;
   for (size_t at = 0; at < t.bytes.size(); at += length) {
     const uint32_t c = char_at(t.bytes, at, length);
-    const bool word = is_alpha_char(c) || is_digit_char(c) || c == '_';
+    const bool word = is_alpha_char(c) || is_numeric_char(c) || c == '_';
     n += word && !inside;
     inside = word;
   }

@@ -3,6 +3,7 @@
 #include <ctime>
 #include <unordered_set>
 
+#include "tinygrad/llm/template/char_tables.h"
 #include "tinygrad/llm/template/template_eval.h"
 
 namespace tg::llm::jinja {
@@ -271,7 +272,7 @@ bool is_title(const Text& t) {
   bool any = false, inside = false;
   for (size_t at = 0; at < t.bytes.size(); at += length) {
     const uint32_t c = char_at(t.bytes, at, length);
-    const bool upper = is_upper_char(c), lower = is_lower_char(c);
+    const bool upper = is_upper_char(c) || is_title_char(c), lower = is_lower_char(c);
     if ((upper && inside) || (lower && !inside)) return false;
     inside = upper || lower;
     any |= inside;
@@ -289,8 +290,10 @@ Value is_method(const Text& t, const std::string& name) {
     upper &= !is_lower;
     lower &= !is_upper;
     if (name == "isalpha") all &= is_alpha_char(c);
-    else if (name == "isdigit" || name == "isdecimal" || name == "isnumeric") all &= is_digit_char(c);
-    else if (name == "isalnum") all &= is_alpha_char(c) || is_digit_char(c);
+    else if (name == "isdecimal") all &= is_digit_char(c);
+    else if (name == "isdigit") all &= is_digit_char(c) || is_other_digit(c);
+    else if (name == "isnumeric") all &= is_numeric_char(c);
+    else if (name == "isalnum") all &= is_alpha_char(c) || is_numeric_char(c);
     else if (name == "isspace") all &= is_space_char(c);
     else if (name == "isprintable") all &= is_printable_char(c);
     else if (name == "isascii") all &= c < 0x80;
@@ -365,7 +368,8 @@ Value partition(Interpreter& in, const Text& t, const std::string& name, const A
 
 Value case_method(Interpreter& in, const Text& t, const std::string& name) {
   if (name == "upper") return in.string(t.derived(upper_text(t.bytes)));
-  if (name == "lower" || name == "casefold") return in.string(t.derived(lower_text(t.bytes)));
+  if (name == "lower") return in.string(t.derived(lower_text(t.bytes)));
+  if (name == "casefold") return in.string(t.derived(casefold_text(t.bytes)));
   if (name == "title") return in.string(t.derived(title_text(t.bytes)));
   if (name == "capitalize") return in.string(t.derived(capitalize_text(t.bytes)));
   std::string out;
@@ -373,7 +377,8 @@ Value case_method(Interpreter& in, const Text& t, const std::string& name) {
   for (size_t at = 0; at < t.bytes.size(); at += length) {
     const uint32_t code = char_at(t.bytes, at, length);
     const std::string_view c = std::string_view(t.bytes).substr(at, length);
-    out += is_upper_char(code) ? lower_text(c) : upper_text(c);
+    if (is_title_char(code)) out += c;
+    else out += is_upper_char(code) ? lower_text(c) : upper_text(c);
   }
   return in.string(t.derived(std::move(out)));
 }
