@@ -11,7 +11,7 @@ SOURCES = git ls-files -z -- '*.cpp' '*.h' | xargs -0 -r
 help:
 	@echo "make demo    install what is missing, build, train a convnet on MNIST"
 	@echo "make test    install what is missing, build, run all tests"
-	@echo "make python  build the Python module tinygrad_cpp into .venv;   make test-python   and run its tests (numpy, pytest, hypothesis from PyPI)"
+	@echo "make python  build the Python module tinygrad_cpp into .venv;   make test-python   and run its tests (numpy, pytest, hypothesis, jinja2, jsonschema from PyPI)"
 	@echo "make release|dev|asan|ubsan|tsan   build one preset into build/<preset>; the sanitizers also test"
 	@echo "make fuzz    build the fuzz targets with clang and sanitizers, run each for FUZZ_SECONDS (30)"
 	@echo "make compare build release and compare it with other libraries (from PyPI)"
@@ -53,7 +53,7 @@ python: deps $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall .
 
 test-python: python
-	$(VENV)/bin/python -m pip install -q --disable-pip-version-check numpy pytest hypothesis
+	$(VENV)/bin/python -m pip install -q --disable-pip-version-check numpy pytest hypothesis jinja2 "jsonschema[format-nongpl]"
 	cd python/tests && ../../$(VENV)/bin/python -m pytest -q .
 
 asan ubsan tsan: deps

@@ -333,7 +333,8 @@ TEST(TgBench, SamplesOnRequest) {
 }
 
 TEST(TgBench, QuantizedRowsCheckTheirResults) {
-  const ProcessResult r = tg_run({"bench", "--json", "--filter", "^gemv_(q4_1|q8_0|q6_k)_", "--threads", "2", "--time", "0"});
+  const ProcessResult r =
+      tg_run({"bench", "--json", "--filter", "^gemv_(q4_1|q8_0|q6_k)_", "--threads", "2", "--time", "0"});
   ASSERT_TRUE(r.ok()) << r.err;
   for (const std::string& line : lines(r.out)) EXPECT_EQ(nlohmann::json::parse(line).at("unit"), "GB/s") << line;
   EXPECT_EQ(lines(r.out).size(), 3u);

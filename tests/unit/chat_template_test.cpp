@@ -100,6 +100,15 @@ TEST(ChatTemplate, FormatsAsPython) {
     EXPECT_GT(error_of(str("{{ '", wrong, "'.format('a') }}")).line, 0) << wrong;
 }
 
+TEST(ChatTemplate, LettersOfAllScriptsChangeCaseAsInPython) {
+  EXPECT_EQ(render("{{ 'ßﬁև' | upper }} {{ 'ßﬁ a'.title() }} {{ 'ẞßΣς'.casefold() }} {{ 'ΑΣ Σ'.lower() }} "
+                   "{{ 'aǅB'.swapcase() }}"),
+            "SSFIԵՒ Ssﬁ A ssssσσ ας σ Aǅb");
+  EXPECT_EQ(render("{{ '²'.isdigit() }}{{ '²'.isdecimal() }}{{ '½'.isnumeric() }}{{ '三'.isnumeric() }}"
+                   "{{ 'Ⅷ'.isupper() }}{{ 'ª'.islower() }}{{ 'ǅa'.istitle() }}{{ '½ a² b' | wordcount }}"),
+            "TrueFalseTrueTrueTrueTrueTrue3");
+}
+
 TEST(ChatTemplate, SortsKeysThatAreMissing) {
   EXPECT_EQ(render("{{ [{'a': 1}, {'b': 2}] | sort(attribute='c') | length }}"), "2");
   EXPECT_EQ(render("{{ [{'a': 2, 'b': 1}, {'a': 1, 'b': 9}, {'a': 1, 'b': 3}] | sort(attribute='a,b') | "
@@ -136,6 +145,11 @@ TEST(ChatTemplate, EveryLimitHasAnError) {
   expect({.steps = 1000}, "\n\n{% for i in range(9999) %}{% endfor %}", "more than 1000 steps", 3);
   expect({.output_bytes = 50}, "\n{% for i in range(99) %}x{% endfor %}", "longer than 50 bytes", 2);
   expect({.value_bytes = 5000}, "\n{{ range(9999) | list | length }}", "more than 5000 bytes", 2);
+  expect({}, "\n{{ ('a' * 9000000).split('a') | length }}", "bytes", 2);
+  expect({}, "\n{{ ('a ' * 4000000).split() | length }}", "bytes", 2);
+  expect({}, "\n{{ ('a\\n' * 4000000).splitlines() | length }}", "bytes", 2);
+  expect({}, "{% set d = dict(range(9998) | batch(2)) %}\n{% for i in range(99999) %}{{ i in d }}{% endfor %}", "steps",
+         2);
   expect({}, "\n{{ range(100001) }}", "longer than 100000", 2);
   expect({}, "\n{{ '%9999d' % 1 }}", "too wide", 2);
   expect({}, "{% set ns = namespace() %}{% set ns.own = ns %}\n{{ ns }}", "levels", 2);

@@ -64,9 +64,7 @@ class Reply {
     out_.reason = r;
     return true;
   }
-  bool at_length() const {
-    return o_.max_tokens >= 0 && static_cast<int64_t>(out_.tokens.size()) >= o_.max_tokens;
-  }
+  bool at_length() const { return o_.max_tokens >= 0 && static_cast<int64_t>(out_.tokens.size()) >= o_.max_tokens; }
   /// Draws a token; true when the reply ends.
   bool finished(std::span<const float> logits) {
     if (o_.cancel && o_.cancel->load()) return finish(FinishReason::kCancelled);

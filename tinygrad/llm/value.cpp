@@ -2,6 +2,7 @@
 #include "tinygrad/llm/value.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/llm/template/marked_text.h"
@@ -20,6 +21,17 @@ int deepest(std::span<const Value> items) {
 bool is_key(const Value& v) {
   const bool number = v.is_bool() || v.is_number();
   return v.is_string() || number || v.is_none();
+}
+
+bool is_nan(const Value& v) { return v.is_real() && v.as_double() != v.as_double(); }
+
+/// Returns a text that keys which are no strings have in common exactly when they are equal: 1, 1.0 and True are.
+std::string key_text(const Value& v) {
+  if (v.is_none()) return "none";
+  if (!v.is_real()) return std::to_string(v.as_integer());
+  const double d = v.as_double();
+  const bool whole = d >= -9223372036854775808.0 && d < 9223372036854775808.0 && d == std::floor(d);
+  return whole ? std::to_string(static_cast<int64_t>(d)) : "real " + python_real(d);
 }
 
 [[noreturn]] void wrong_kind(const Value& v, std::string_view expected) {
@@ -60,16 +72,14 @@ Value Value::tuple(std::vector<Value> items) {
 
 Value Value::dict(std::vector<Entry> entries) {
   Mapping m;
-  std::unordered_map<std::string, size_t> seen;
+  std::unordered_map<std::string, size_t> seen, others;  // strings, and what else is a key
   int depth = 0;
   for (auto& [key, value] : entries) {
     TG_CHECK(ValueError, is_key(key), "[value] got ", kind_name(key.kind()), " as a key, expected a string or number");
     depth = std::max(depth, value.depth());
     size_t at = m.entries.size();
     if (key.is_string()) at = seen.emplace(key.as_string(), at).first->second;
-    else
-      for (size_t i = 0; i < m.entries.size(); i++)
-        if (m.entries[i].first == key) at = i;
+    else if (!is_nan(key)) at = others.emplace(key_text(key), at).first->second;
     if (at == m.entries.size()) m.entries.emplace_back(std::move(key), std::move(value));
     else m.entries[at].second = std::move(value);
   }

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <functional>
 
+#include "tinygrad/llm/template/char_tables.h"
+
 namespace tg::llm {
 
 Text Text::of_template(std::string bytes) {
@@ -94,21 +96,14 @@ int category(uint32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t
 
 bool is_cased(uint32_t c) { return is_upper_char(c) || is_lower_char(c) || category(c) == UTF8PROC_CATEGORY_LT; }
 
-/// Appends a character in upper case; the few whose upper case is two characters are those of the Latin script.
+void append_all(std::string& out, std::u32string_view characters) {
+  for (const char32_t c : characters) append_char(out, static_cast<uint32_t>(c));
+}
+
 void append_upper(std::string& out, uint32_t c) {
-  switch (c) {
-    case 0xDF: out += "SS"; return;
-    case 0x149: out += "\xCA\xBCN"; return;
-    case 0x1F0: out += "J\xCC\x8C"; return;
-    case 0xFB00: out += "FF"; return;
-    case 0xFB01: out += "FI"; return;
-    case 0xFB02: out += "FL"; return;
-    case 0xFB03: out += "FFI"; return;
-    case 0xFB04: out += "FFL"; return;
-    case 0xFB05:
-    case 0xFB06: out += "ST"; return;
-    default: append_char(out, static_cast<uint32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))));
-  }
+  std::u32string room;
+  if (const std::u32string_view several = long_upper(c, room); !several.empty()) append_all(out, several);
+  else append_char(out, static_cast<uint32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))));
 }
 
 void append_lower(std::string& out, uint32_t c, bool after_letter, bool before_letter) {
@@ -118,12 +113,9 @@ void append_lower(std::string& out, uint32_t c, bool after_letter, bool before_l
 }
 
 void append_title(std::string& out, uint32_t c) {
-  if (c == 0xDF) out += "Ss";
-  else if (c >= 0xFB00 && c <= 0xFB06) {
-    std::string all;
-    append_upper(all, c);
-    out += all.substr(0, 1) + lower_text(all.substr(1));
-  } else append_char(out, static_cast<uint32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))));
+  std::u32string room;
+  if (const std::u32string_view several = long_title(c, room); !several.empty()) append_all(out, several);
+  else append_char(out, static_cast<uint32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))));
 }
 
 /// Calls f(code point, bytes, whether a cased letter comes before, whether one comes after).
@@ -148,8 +140,13 @@ bool is_printable_char(uint32_t c) {
   const int k = category(c);
   return k != UTF8PROC_CATEGORY_CN && k < UTF8PROC_CATEGORY_ZS;
 }
-bool is_upper_char(uint32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
-bool is_lower_char(uint32_t c) { return category(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA; }
+bool is_numeric_char(uint32_t c) {
+  const int k = category(c);
+  return k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO || is_letter_number(c);
+}
+bool is_upper_char(uint32_t c) { return category(c) == UTF8PROC_CATEGORY_LU || is_other_upper(c); }
+bool is_lower_char(uint32_t c) { return category(c) == UTF8PROC_CATEGORY_LL || is_other_lower(c); }
+bool is_title_char(uint32_t c) { return category(c) == UTF8PROC_CATEGORY_LT; }
 
 std::string upper_text(std::string_view s) {
   std::string out;
@@ -165,6 +162,19 @@ std::string lower_text(std::string_view s) {
   for_each_char(s, [&](uint32_t c, std::string_view b, bool before, bool after) {
     if (c == 0xFFFD) out += b;
     else append_lower(out, c, before, after);
+  });
+  return out;
+}
+
+std::string casefold_text(std::string_view s) {
+  std::string out;
+  for_each_char(s, [&](uint32_t c, std::string_view b, bool, bool) {
+    utf8proc_int32_t folded[8];
+    int last_class = 0;
+    const auto n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), folded, 8, UTF8PROC_CASEFOLD, &last_class);
+    if (c == 0xFFFD || n < 0 || n > 8) out += b;
+    else
+      for (utf8proc_ssize_t i = 0; i < n; i++) append_char(out, static_cast<uint32_t>(folded[i]));
   });
   return out;
 }

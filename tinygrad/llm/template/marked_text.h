@@ -39,10 +39,13 @@ bool is_space_char(uint32_t c);
 bool is_alpha_char(uint32_t c);
 bool is_digit_char(uint32_t c);
 bool is_printable_char(uint32_t c);
+bool is_numeric_char(uint32_t c);
 bool is_upper_char(uint32_t c);
 bool is_lower_char(uint32_t c);
+bool is_title_char(uint32_t c);
 std::string upper_text(std::string_view s);
 std::string lower_text(std::string_view s);
+std::string casefold_text(std::string_view s);
 /// Makes the first letter of every word upper and the others lower case, as str.title does.
 std::string title_text(std::string_view s);
 std::string capitalize_text(std::string_view s);

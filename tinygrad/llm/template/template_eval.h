@@ -168,12 +168,13 @@ enum class MethodKind : uint8_t { none, known, changes };
 MethodKind method_kind(const Value& v, const std::string& name);
 
 /// Returns the words of a text, or its parts between `separator`; at most `most` cuts where it is not negative.
-std::vector<Text> split_text(const Text& t, const std::string* separator, int64_t most, bool from_right);
+std::vector<Text> split_text(Interpreter& in, const Text& t, const std::string* separator, int64_t most,
+                             bool from_right);
 Text strip_text(const Text& t, const std::string* characters, bool left, bool right);
 Text replace_text(const Text& t, const Text& from, const Text& to, int64_t most);
 
 /// Splits a text as Python's str.splitlines does.
-std::vector<Text> lines_of(const Text& t, bool keep_ends);
+std::vector<Text> lines_of(Interpreter& in, const Text& t, bool keep_ends);
 
 /// Formats as Python's str.format does: {}, {0}, {name}, {a.b[c]}, {!r}, {:>8.3f}.
 Text brace_format(Interpreter& in, const Text& format, const Arguments& a);

@@ -110,7 +110,7 @@ Value indent(Interpreter& in, const Value& v, const Arguments& a) {
   Text t = in.print(v);
   t.append("\n");  // so that a line break at the end stays
   in.step(t.bytes.size());
-  const std::vector<Text> lines = lines_of(t, false);
+  const std::vector<Text> lines = lines_of(in, t, false);
   Text out;
   for (size_t i = 0; i < lines.size(); i++) {
     if (i) out.append("\n");
@@ -246,7 +246,7 @@ Value word_count(Interpreter& in, const Value& v, const Arguments& a) {
   bool inside = false;
   for (size_t at = 0; at < t.bytes.size(); at += length) {
     const uint32_t c = char_at(t.bytes, at, length);
-    const bool word = is_alpha_char(c) || is_digit_char(c) || c == '_';
+    const bool word = is_alpha_char(c) || is_numeric_char(c) || c == '_';
     n += word && !inside;
     inside = word;
   }

@@ -3,6 +3,7 @@
 #include <ctime>
 #include <unordered_set>
 
+#include "tinygrad/llm/template/char_tables.h"
 #include "tinygrad/llm/template/template_eval.h"
 
 namespace tg::llm::jinja {
@@ -11,6 +12,8 @@ namespace {
 
 /// Longest sequence range() makes, as in Jinja's sandbox.
 constexpr int64_t kMaxRange = 100'000;
+/// What one part of a text that is split takes beside its bytes.
+constexpr size_t kPartBytes = 2 * sizeof(Text) + sizeof(Value);
 /// Widest tab that expandtabs makes.
 constexpr int64_t kMaxTabSize = 1000;
 
@@ -64,7 +67,7 @@ Text strip_text(const Text& t, const std::string* characters, bool left, bool ri
 
 namespace {
 
-std::vector<Text> split_words(const Text& t, int64_t most, bool from_right) {
+std::vector<Text> split_words(Interpreter& in, const Text& t, int64_t most, bool from_right) {
   std::vector<ByteRange> words;
   const std::string_view s = t.bytes;
   size_t length = 1;
@@ -72,6 +75,7 @@ std::vector<Text> split_words(const Text& t, int64_t most, bool from_right) {
   for (size_t at = 0; at < s.size(); at += length) {
     if (is_space_char(char_at(s, at, length))) inside = false;
     else if (!inside) {
+      in.charge(kPartBytes);
       words.push_back({at, at + length});
       inside = true;
     } else words.back().end = at + length;
@@ -96,8 +100,9 @@ std::vector<Text> split_words(const Text& t, int64_t most, bool from_right) {
 
 }  // namespace
 
-std::vector<Text> split_text(const Text& t, const std::string* separator, int64_t most, bool from_right) {
-  if (!separator) return split_words(t, most, from_right);
+std::vector<Text> split_text(Interpreter& in, const Text& t, const std::string* separator, int64_t most,
+                             bool from_right) {
+  if (!separator) return split_words(in, t, most, from_right);
   std::vector<size_t> cuts;
   const std::string& s = t.bytes;
   if (from_right) {
@@ -105,6 +110,7 @@ std::vector<Text> split_text(const Text& t, const std::string* separator, int64_
       if (end < separator->size()) break;
       const size_t at = s.rfind(*separator, end - separator->size());
       if (at == std::string::npos) break;
+      in.charge(kPartBytes);
       cuts.push_back(at);
       end = at;
     }
@@ -112,6 +118,7 @@ std::vector<Text> split_text(const Text& t, const std::string* separator, int64_
   } else {
     for (size_t at = s.find(*separator); at != std::string::npos; at = s.find(*separator, at + separator->size())) {
       if (most >= 0 && static_cast<int64_t>(cuts.size()) >= most) break;
+      in.charge(kPartBytes);
       cuts.push_back(at);
     }
   }
@@ -152,7 +159,7 @@ Text replace_text(const Text& t, const Text& from, const Text& to, int64_t most)
   return out;
 }
 
-std::vector<Text> lines_of(const Text& t, bool keep_ends) {
+std::vector<Text> lines_of(Interpreter& in, const Text& t, bool keep_ends) {
   std::vector<Text> out;
   size_t begin = 0, length = 1;
   const std::string& s = t.bytes;
@@ -161,6 +168,7 @@ std::vector<Text> lines_of(const Text& t, bool keep_ends) {
     const bool breaks = (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
     if (!breaks) continue;
     const size_t end = at + length + (c == '\r' && at + 1 < s.size() && s[at + 1] == '\n' ? 1 : 0);
+    in.charge(kPartBytes);
     out.push_back(t.slice(begin, keep_ends ? end : at));
     begin = end;
     length = end - at;
@@ -183,7 +191,6 @@ const Text& needed_text(Interpreter& in, const Value* v) {
 }
 
 Value texts(Interpreter& in, std::vector<Text> parts) {
-  in.charge(parts.size() * (sizeof(Text) + sizeof(Value)));
   std::vector<Value> out;
   for (Text& p : parts) out.push_back(in.string(std::move(p)));
   return Value::list(std::move(out));
@@ -194,7 +201,7 @@ Value split_method(Interpreter& in, const Text& t, const std::string& name, cons
   const std::string* separator = text_or_null(in, b[0]);
   if (separator && separator->empty()) in.fail("empty separator");
   in.charge(t.bytes.size());
-  return texts(in, split_text(t, separator, b[1] ? in.integer(*b[1], name) : -1, name == "rsplit"));
+  return texts(in, split_text(in, t, separator, b[1] ? in.integer(*b[1], name) : -1, name == "rsplit"));
 }
 
 /// The part of a string that start and end name, as bytes; false where the start is behind its end.
@@ -265,7 +272,7 @@ bool is_title(const Text& t) {
   bool any = false, inside = false;
   for (size_t at = 0; at < t.bytes.size(); at += length) {
     const uint32_t c = char_at(t.bytes, at, length);
-    const bool upper = is_upper_char(c), lower = is_lower_char(c);
+    const bool upper = is_upper_char(c) || is_title_char(c), lower = is_lower_char(c);
     if ((upper && inside) || (lower && !inside)) return false;
     inside = upper || lower;
     any |= inside;
@@ -283,8 +290,10 @@ Value is_method(const Text& t, const std::string& name) {
     upper &= !is_lower;
     lower &= !is_upper;
     if (name == "isalpha") all &= is_alpha_char(c);
-    else if (name == "isdigit" || name == "isdecimal" || name == "isnumeric") all &= is_digit_char(c);
-    else if (name == "isalnum") all &= is_alpha_char(c) || is_digit_char(c);
+    else if (name == "isdecimal") all &= is_digit_char(c);
+    else if (name == "isdigit") all &= is_digit_char(c) || is_other_digit(c);
+    else if (name == "isnumeric") all &= is_numeric_char(c);
+    else if (name == "isalnum") all &= is_alpha_char(c) || is_numeric_char(c);
     else if (name == "isspace") all &= is_space_char(c);
     else if (name == "isprintable") all &= is_printable_char(c);
     else if (name == "isascii") all &= c < 0x80;
@@ -318,7 +327,7 @@ Value justified(Interpreter& in, const Text& t, const std::string& name, const A
 Value split_lines(Interpreter& in, const Text& t, const Arguments& a) {
   const auto b = in.bind("splitlines", a, {"keepends"});
   in.charge(t.bytes.size());
-  return texts(in, lines_of(t, b[0] && in.truth(*b[0])));
+  return texts(in, lines_of(in, t, b[0] && in.truth(*b[0])));
 }
 
 Value expand_tabs(Interpreter& in, const Text& t, const Arguments& a) {
@@ -359,7 +368,8 @@ Value partition(Interpreter& in, const Text& t, const std::string& name, const A
 
 Value case_method(Interpreter& in, const Text& t, const std::string& name) {
   if (name == "upper") return in.string(t.derived(upper_text(t.bytes)));
-  if (name == "lower" || name == "casefold") return in.string(t.derived(lower_text(t.bytes)));
+  if (name == "lower") return in.string(t.derived(lower_text(t.bytes)));
+  if (name == "casefold") return in.string(t.derived(casefold_text(t.bytes)));
   if (name == "title") return in.string(t.derived(title_text(t.bytes)));
   if (name == "capitalize") return in.string(t.derived(capitalize_text(t.bytes)));
   std::string out;
@@ -367,7 +377,8 @@ Value case_method(Interpreter& in, const Text& t, const std::string& name) {
   for (size_t at = 0; at < t.bytes.size(); at += length) {
     const uint32_t code = char_at(t.bytes, at, length);
     const std::string_view c = std::string_view(t.bytes).substr(at, length);
-    out += is_upper_char(code) ? lower_text(c) : upper_text(c);
+    if (is_title_char(code)) out += c;
+    else out += is_upper_char(code) ? lower_text(c) : upper_text(c);
   }
   return in.string(t.derived(std::move(out)));
 }

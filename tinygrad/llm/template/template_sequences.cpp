@@ -13,7 +13,7 @@ Value attribute_path(Interpreter& in, const Value& v, const Value& path, const V
   }
   Value at = v;
   const std::string dot = ".";
-  for (const Text& part : split_text(path.text(), &dot, -1, false)) {
+  for (const Text& part : split_text(in, path.text(), &dot, -1, false)) {
     in.step();
     const std::string& name = part.bytes;
     const bool number = !name.empty() && name.size() < 10 &&
@@ -135,7 +135,7 @@ Value sort(Interpreter& in, const Value& v, const Arguments& a) {
   const std::string comma = ",";
   const Key one = key_of(in, b[2], b[1]);
   if (b[2] && b[2]->is_string())
-    for (Text& part : split_text(b[2]->text(), &comma, -1, false)) paths.emplace_back(std::move(part));
+    for (Text& part : split_text(in, b[2]->text(), &comma, -1, false)) paths.emplace_back(std::move(part));
   else paths.push_back(b[2] ? *b[2] : Value());
   for (Value& i : in.iterate(v)) {
     std::vector<Value> keys;
