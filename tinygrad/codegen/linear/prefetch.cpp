@@ -299,7 +299,7 @@ struct WordStream {
 std::vector<WordStream> word_streams(const UOps& order, int64_t long_bytes) {
   std::vector<WordStream> streams;
   for (UOp u : order) {
-    if (!u.is(Ops::LOAD) || u.nsrc() != 1 || u.dtype().itemsize() != 1) continue;
+    if (!u.is(Ops::LOAD) || u.nsrc() != 1 || u.dtype().itemsize() != 1 || u.dtype().is_bool()) continue;
     const MemRef m{u};
     const UOp lane = lane_of(m.index());
     if (!lane || !is_longer(m.buffer(), long_bytes)) continue;
@@ -310,6 +310,7 @@ std::vector<WordStream> word_streams(const UOps& order, int64_t long_bytes) {
       if (is_loop(r) && step && (!loop || nests_before(loop, r))) loop = r;
     if (!loop || is_thread(loop) || f.coefficient(loop) <= 0 || f.coefficient(loop) > kMostWordBytes) continue;
     const UOp first = m.index().substitute({{lane, UOp::constant(int64_t{0}, lane.dtype())}});
+    if (innermost_loop(first) != loop) continue;  // it is known only inside of another one
     auto s = std::find_if(streams.begin(), streams.end(),
                           [&](const WordStream& w) { return w.storage == m.buffer() && w.loop == loop; });
     if (s == streams.end()) streams.push_back({m.buffer(), loop, f.coefficient(loop), f.offset, first});
