@@ -5,7 +5,6 @@
 
 #include "kernels.h"
 #include "tinygrad/uop/affine.h"
-#include "tinygrad/uop/fold.h"
 
 namespace tg::testing {
 namespace {
@@ -49,15 +48,6 @@ TEST(Prefetch, WhatIsReadOftenWaitsOnce) {
 TEST(Prefetch, ScalarMasksHaveNone) {
   auto p = check_kernel(depthwise(2, 3, 64, 64, 3, 1), TestRenderer(64), with({{OptOp::kUpcast, 2, 4}}));
   EXPECT_EQ(distances(*p).size(), 0u);
-}
-TEST(Prefetch, WordsOfAnInnerLoopAreLeftToIt) {
-  // Which byte a lane reads is known in the loop of j only: rows of i have no address of their own.
-  KernelMaker k;
-  UOp a = k.param(1, 64 * 4000, dtypes::uint8), o = k.param(0, 64), i = k.loop(64), j = k.red(96), l = k.red(16);
-  UOp at = i * 4000 + fold2(Ops::FLOORDIV, j, UOp::constant(int64_t{3})) * 32 +
-           fold2(Ops::FLOORDIV, l, UOp::constant(int64_t{4})) * 6;
-  UOp v = a.index({at}).load().cast(dtypes::float32).reduce(Ops::ADD, UOps{j, l});
-  check_kernel(k.finish(o.index({i}).store(v).end(UOps{i})), TestRenderer(64), with({{OptOp::kVector, 2, 16}}));
 }
 TEST(Prefetch, EveryIterationBeforeTheLastHasItsOwn) {
   // No reduce: rows shifted by one, ahead within the row.
