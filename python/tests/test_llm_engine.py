@@ -246,18 +246,20 @@ def test_a_sequence_does_not_depend_on_its_neighbours(name, tmp_path):
   """Bit for bit in steps of equal size, whatever the others are and wherever they and it stand; beside steps of another
   size, which other kernels compute, up to rounding."""
   model = LanguageModel.load(MODELS[name]().write(tmp_path / "model.gguf"), max_context=128, max_sequences=4)
-  def run(slot, others, alone=False):
+  def run(slot, others, alone=False, place=0):
     for s in range(4): model.rewind(s, 0)
     for s, tokens in others.items(): model.prefill(s, tokens)
     logits = [model.prefill(slot, TOKENS[:5]).numpy()]
     for i in range(5, 9):
-      rows = [(slot, TOKENS[i])] + [(s, TOKENS[(i + s) % 20]) for s in others]
-      logits.append(model.decode(rows if not alone else rows[:1]).numpy()[:1])
+      rows = [(s, TOKENS[(i + s) % 20]) for s in others]
+      rows.insert(place, (slot, TOKENS[i]))
+      logits.append(model.decode(rows if not alone else rows[:1]).numpy()[place:place + 1])
     return np.concatenate(logits)
   for _ in range(3): run(0, {1: [4], 2: [5], 3: [6]})  # from the third on steps are replays
   first = run(0, {1: TOKENS[:3], 2: TOKENS[3:20], 3: [9]})
   np.testing.assert_array_equal(first, run(0, {1: LONG[:90], 2: [8, 9], 3: LONG[50:100]}))
   np.testing.assert_array_equal(first, run(3, {1: LONG[:33], 0: LONG[7:70], 2: [1]}))
+  for place in (1, 2, 3): np.testing.assert_array_equal(first, run(0, {1: [4], 2: LONG[:40], 3: [6, 7]}, place=place))
   np.testing.assert_allclose(run(0, {}, alone=True), first, rtol=1e-4, atol=1e-4)
 
 
