@@ -12,12 +12,12 @@
 
 namespace tg {
 namespace {
-constexpr int64_t kLanes = 16;         // words of a register
-constexpr int64_t kLeastRows = 256;    // that share the factor
-constexpr int64_t kRows = 4;           // of a tile: the factor is loaded once for them
-constexpr double kLongRow = 8192;      // values of it
-constexpr int64_t kFewRegisters = 16;  // of a row: unrolled, so that what is the same for all rows stays in registers
-constexpr int64_t kShortAxis = 4;      // the two values of a byte
+constexpr int64_t kLanes = 16;        // words of a register
+constexpr int64_t kLeastRows = 256;   // that share the factor
+constexpr int64_t kRows = 4;          // of a tile: the factor is loaded once for them
+constexpr double kLongRow = 8192;     // values of it
+constexpr int64_t kFewRegisters = 8;  // of a row: unrolled, so that what is the same for all rows stays in registers
+constexpr int64_t kShortAxis = 4;     // the two values of a byte
 constexpr double kCyclesPerVector = 1.2;  // of sixteen values, as measured
 
 /// Returns the axis of the rows of a tile; -1: none. They load the factor once, which counts when it fills the first
