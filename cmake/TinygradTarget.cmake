@@ -7,8 +7,9 @@ if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   endif()
 endif()
 
-# A compiler cache knows a file by what it includes, so precompiled headers only help where there is none.
-if(CMAKE_CXX_COMPILER_LAUNCHER)
+# A compiler cache knows a file by what it includes, so precompiled headers only help where there is none. Under
+# sanitizers some files have flags of their own.
+if(CMAKE_CXX_COMPILER_LAUNCHER OR TG_SANITIZE)
   set(tg_precompile OFF)
 else()
   set(tg_precompile ON)
