@@ -11,6 +11,8 @@
 namespace tg::bench {
 namespace {
 
+using io::GgmlType;
+
 /// (m, k) @ (k, n); a transposed operand is stored with its axes swapped.
 struct Product {
   int64_t m, k, n;
@@ -106,7 +108,7 @@ std::vector<uint8_t> random_blocks(const io::GgmlTypeInfo& type, const ScaleByte
 }
 
 /// A matrix in packed blocks times a vector: both factors are read once. Expected are sums over the unpacked matrix.
-Samples quantized_gemv(const Context& c, io::GgmlType type, const ScaleBytes& scales) {
+template <io::GgmlType type, ScaleBytes scales> Samples packed_gemv(Context& c) {
   const io::GgmlTypeInfo& info = io::ggml_type_info(type);
   const std::vector<uint8_t> bytes = random_blocks(info, scales, kSide * kSide);
   const Tensor blocks = Tensor::from(bytes, Shape{kSide, kSide / info.elements, info.bytes}).realize(),
@@ -166,32 +168,20 @@ constexpr Row kRows[] = {
     {"matmul_f16_4096_nt", "GFLOP/s", "a @ b.T",
      [](Context& c) { return narrow_matmul(c, nt(4096), dtypes::float16); }},
     {"gemv_f32_4096", "GB/s", "(4096, 4096) @ (4096)", [](Context& c) { return gemv(c); }},
-    {"gemv_q4_0_4096", "GB/s", "the same with a matrix in Q4_0 blocks: bytes of the blocks",
-     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ4_0, {{0, -1}}); }},
-    {"gemv_q8_0_4096", "GB/s", "the same with a matrix in Q8_0 blocks: bytes of the blocks",
-     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ8_0, {{0, -1}}); }},
-    {"gemv_q4_1_4096", "GB/s", "the same with a matrix in Q4_1 blocks: bytes of the blocks",
-     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ4_1, {{0, 2}}); }},
-    {"gemv_q5_0_4096", "GB/s", "the same with a matrix in Q5_0 blocks: bytes of the blocks",
-     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ5_0, {{0, -1}}); }},
-    {"gemv_q5_1_4096", "GB/s", "the same with a matrix in Q5_1 blocks: bytes of the blocks",
-     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ5_1, {{0, 2}}); }},
-    {"gemv_q2_k_4096", "GB/s", "the same with a matrix in Q2_K blocks: bytes of the blocks",
-     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ2_K, {{80, 82}}); }},
-    {"gemv_q3_k_4096", "GB/s", "the same with a matrix in Q3_K blocks: bytes of the blocks",
-     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ3_K, {{108, -1}}); }},
-    {"gemv_q4_k_4096", "GB/s", "the same with a matrix in Q4_K blocks: bytes of the blocks",
-     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ4_K, {{0, 2}}); }},
-    {"gemv_q5_k_4096", "GB/s", "the same with a matrix in Q5_K blocks: bytes of the blocks",
-     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ5_K, {{0, 2}}); }},
-    {"gemv_q6_k_4096", "GB/s", "the same with a matrix in Q6_K blocks: bytes of the blocks",
-     [](Context& c) { return quantized_gemv(c, io::GgmlType::kQ6_K, {{208, -1}}); }},
-    {"gemv_iq4_nl_4096", "GB/s", "the same with a matrix in IQ4_NL blocks: bytes of the blocks",
-     [](Context& c) { return quantized_gemv(c, io::GgmlType::kIQ4_NL, {{0, -1}}); }},
-    {"gemv_iq4_xs_4096", "GB/s", "the same with a matrix in IQ4_XS blocks: bytes of the blocks",
-     [](Context& c) { return quantized_gemv(c, io::GgmlType::kIQ4_XS, {{0, -1}}); }},
-    {"gemv_mxfp4_4096", "GB/s", "the same with a matrix in MXFP4 blocks: bytes of the blocks",
-     [](Context& c) { return quantized_gemv(c, io::GgmlType::kMXFP4, {.exponent = 0}); }},
+    // Bytes of the blocks, of a matrix in GGML's types.
+    {"gemv_q4_0_4096", "GB/s", "the same in Q4_0 blocks", packed_gemv<GgmlType::kQ4_0, ScaleBytes{{0, -1}}>},
+    {"gemv_q8_0_4096", "GB/s", "the same in Q8_0 blocks", packed_gemv<GgmlType::kQ8_0, ScaleBytes{{0, -1}}>},
+    {"gemv_q4_1_4096", "GB/s", "the same in Q4_1 blocks", packed_gemv<GgmlType::kQ4_1, ScaleBytes{{0, 2}}>},
+    {"gemv_q5_0_4096", "GB/s", "the same in Q5_0 blocks", packed_gemv<GgmlType::kQ5_0, ScaleBytes{{0, -1}}>},
+    {"gemv_q5_1_4096", "GB/s", "the same in Q5_1 blocks", packed_gemv<GgmlType::kQ5_1, ScaleBytes{{0, 2}}>},
+    {"gemv_q2_k_4096", "GB/s", "the same in Q2_K blocks", packed_gemv<GgmlType::kQ2_K, ScaleBytes{{80, 82}}>},
+    {"gemv_q3_k_4096", "GB/s", "the same in Q3_K blocks", packed_gemv<GgmlType::kQ3_K, ScaleBytes{{108, -1}}>},
+    {"gemv_q4_k_4096", "GB/s", "the same in Q4_K blocks", packed_gemv<GgmlType::kQ4_K, ScaleBytes{{0, 2}}>},
+    {"gemv_q5_k_4096", "GB/s", "the same in Q5_K blocks", packed_gemv<GgmlType::kQ5_K, ScaleBytes{{0, 2}}>},
+    {"gemv_q6_k_4096", "GB/s", "the same in Q6_K blocks", packed_gemv<GgmlType::kQ6_K, ScaleBytes{{208, -1}}>},
+    {"gemv_iq4_nl_4096", "GB/s", "the same in IQ4_NL blocks", packed_gemv<GgmlType::kIQ4_NL, ScaleBytes{{0, -1}}>},
+    {"gemv_iq4_xs_4096", "GB/s", "the same in IQ4_XS blocks", packed_gemv<GgmlType::kIQ4_XS, ScaleBytes{{0, -1}}>},
+    {"gemv_mxfp4_4096", "GB/s", "the same in MXFP4 blocks", packed_gemv<GgmlType::kMXFP4, ScaleBytes{.exponent = 0}>},
 };
 
 }  // namespace

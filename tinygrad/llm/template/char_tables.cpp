@@ -12,7 +12,7 @@ namespace {
 struct CharRange {
   uint32_t first, last;
 };
-/// A character that becomes several in another case; zeros fill up.
+/// A character that becomes several in upper case; zeros fill up.
 struct LongCase {
   uint32_t c;
   std::array<uint32_t, 3> to;
@@ -153,70 +153,10 @@ constexpr LongCase kLongUpper[] = {{0xDF, {0x53, 0x53}},
                                    {0xFB15, {0x544, 0x53B}},
                                    {0xFB16, {0x54E, 0x546}},
                                    {0xFB17, {0x544, 0x53D}}};
-/// Title case of more than one character.
-constexpr LongCase kLongTitle[] = {{0xDF, {0x53, 0x73}},
-                                   {0x149, {0x2BC, 0x4E}},
-                                   {0x1F0, {0x4A, 0x30C}},
-                                   {0x390, {0x399, 0x308, 0x301}},
-                                   {0x3B0, {0x3A5, 0x308, 0x301}},
-                                   {0x587, {0x535, 0x582}},
-                                   {0x1E96, {0x48, 0x331}},
-                                   {0x1E97, {0x54, 0x308}},
-                                   {0x1E98, {0x57, 0x30A}},
-                                   {0x1E99, {0x59, 0x30A}},
-                                   {0x1E9A, {0x41, 0x2BE}},
-                                   {0x1F50, {0x3A5, 0x313}},
-                                   {0x1F52, {0x3A5, 0x313, 0x300}},
-                                   {0x1F54, {0x3A5, 0x313, 0x301}},
-                                   {0x1F56, {0x3A5, 0x313, 0x342}},
-                                   {0x1FB2, {0x1FBA, 0x345}},
-                                   {0x1FB4, {0x386, 0x345}},
-                                   {0x1FB6, {0x391, 0x342}},
-                                   {0x1FB7, {0x391, 0x342, 0x345}},
-                                   {0x1FC2, {0x1FCA, 0x345}},
-                                   {0x1FC4, {0x389, 0x345}},
-                                   {0x1FC6, {0x397, 0x342}},
-                                   {0x1FC7, {0x397, 0x342, 0x345}},
-                                   {0x1FD2, {0x399, 0x308, 0x300}},
-                                   {0x1FD3, {0x399, 0x308, 0x301}},
-                                   {0x1FD6, {0x399, 0x342}},
-                                   {0x1FD7, {0x399, 0x308, 0x342}},
-                                   {0x1FE2, {0x3A5, 0x308, 0x300}},
-                                   {0x1FE3, {0x3A5, 0x308, 0x301}},
-                                   {0x1FE4, {0x3A1, 0x313}},
-                                   {0x1FE6, {0x3A5, 0x342}},
-                                   {0x1FE7, {0x3A5, 0x308, 0x342}},
-                                   {0x1FF2, {0x1FFA, 0x345}},
-                                   {0x1FF4, {0x38F, 0x345}},
-                                   {0x1FF6, {0x3A9, 0x342}},
-                                   {0x1FF7, {0x3A9, 0x342, 0x345}},
-                                   {0xFB00, {0x46, 0x66}},
-                                   {0xFB01, {0x46, 0x69}},
-                                   {0xFB02, {0x46, 0x6C}},
-                                   {0xFB03, {0x46, 0x66, 0x69}},
-                                   {0xFB04, {0x46, 0x66, 0x6C}},
-                                   {0xFB05, {0x53, 0x74}},
-                                   {0xFB06, {0x53, 0x74}},
-                                   {0xFB13, {0x544, 0x576}},
-                                   {0xFB14, {0x544, 0x565}},
-                                   {0xFB15, {0x544, 0x56B}},
-                                   {0xFB16, {0x54E, 0x576}},
-                                   {0xFB17, {0x544, 0x56D}}};
-
 template <size_t N> bool is_in(const CharRange (&ranges)[N], uint32_t c) {
   const auto* at = std::upper_bound(std::begin(ranges), std::end(ranges), c,
                                     [](uint32_t v, const CharRange& r) { return v < r.first; });
   return at != std::begin(ranges) && c <= std::prev(at)->last;
-}
-
-template <size_t N> std::u32string_view long_case(const LongCase (&all)[N], uint32_t c, std::u32string& room) {
-  const auto* at =
-      std::lower_bound(std::begin(all), std::end(all), c, [](const LongCase& l, uint32_t v) { return l.c < v; });
-  room.clear();
-  if (at == std::end(all) || at->c != c) return room;
-  for (const uint32_t t : at->to)
-    if (t) room += static_cast<char32_t>(t);
-  return room;
 }
 
 }  // namespace
@@ -225,7 +165,14 @@ bool is_other_digit(uint32_t c) { return is_in(kDigits, c); }
 bool is_letter_number(uint32_t c) { return is_in(kNumbers, c); }
 bool is_other_upper(uint32_t c) { return is_in(kUpper, c); }
 bool is_other_lower(uint32_t c) { return is_in(kLower, c); }
-std::u32string_view long_upper(uint32_t c, std::u32string& room) { return long_case(kLongUpper, c, room); }
-std::u32string_view long_title(uint32_t c, std::u32string& room) { return long_case(kLongTitle, c, room); }
+std::u32string long_upper(uint32_t c) {
+  const auto* at = std::lower_bound(std::begin(kLongUpper), std::end(kLongUpper), c,
+                                    [](const LongCase& l, uint32_t v) { return l.c < v; });
+  std::u32string out;
+  if (at == std::end(kLongUpper) || at->c != c) return out;
+  for (const uint32_t t : at->to)
+    if (t) out += static_cast<char32_t>(t);
+  return out;
+}
 
 }  // namespace tg::llm

@@ -96,26 +96,35 @@ int category(uint32_t c) { return utf8proc_category(static_cast<utf8proc_int32_t
 
 bool is_cased(uint32_t c) { return is_upper_char(c) || is_lower_char(c) || category(c) == UTF8PROC_CATEGORY_LT; }
 
-void append_all(std::string& out, std::u32string_view characters) {
-  for (const char32_t c : characters) append_char(out, static_cast<uint32_t>(c));
-}
+uint32_t to_upper(uint32_t c) { return static_cast<uint32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))); }
+uint32_t to_lower(uint32_t c) { return static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))); }
+uint32_t to_title(uint32_t c) { return static_cast<uint32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))); }
 
 void append_upper(std::string& out, uint32_t c) {
-  std::u32string room;
-  if (const std::u32string_view several = long_upper(c, room); !several.empty()) append_all(out, several);
-  else append_char(out, static_cast<uint32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))));
+  const std::u32string several = long_upper(c);
+  for (const char32_t u : several) append_char(out, static_cast<uint32_t>(u));
+  if (several.empty()) append_char(out, to_upper(c));
 }
 
 void append_lower(std::string& out, uint32_t c, bool after_letter, bool before_letter) {
   if (c == 0x130) out += "i\xCC\x87";
   else if (c == 0x3A3 && after_letter && !before_letter) out += "\xCF\x82";  // a sigma that ends a word
-  else append_char(out, static_cast<uint32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+  else append_char(out, to_lower(c));
 }
 
+/// Appends the title case: of several upper case letters all but the first become small, and a iota behind them is
+/// written below (Unicode, SpecialCasing).
 void append_title(std::string& out, uint32_t c) {
-  std::u32string room;
-  if (const std::u32string_view several = long_title(c, room); !several.empty()) append_all(out, several);
-  else append_char(out, static_cast<uint32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))));
+  constexpr uint32_t kIota = 0x399, kIotaBelow = 0x345;
+  const bool single = category(to_title(c)) == UTF8PROC_CATEGORY_LT;
+  const std::u32string several = single ? std::u32string() : long_upper(c);
+  if (several.empty()) append_char(out, to_title(c));
+  bool first = true;
+  for (const char32_t u : several) {
+    const auto upper = static_cast<uint32_t>(u);
+    append_char(out, first ? upper : upper == kIota ? kIotaBelow : to_lower(upper));
+    first &= !is_cased(upper);
+  }
 }
 
 /// Calls f(code point, bytes, whether a cased letter comes before, whether one comes after).
