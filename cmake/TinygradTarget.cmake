@@ -28,6 +28,9 @@ function(tg_target name)
   target_compile_options(${name} PRIVATE -Wall -Wextra -ffp-contract=off)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${name} PRIVATE -Wno-restrict) # g++ 12 warns about its own std::string
+    # Cold parts of functions may be empty where g++ optimizes. The unwind entry of such a part has the address of the next
+    # function's, and lld's table for exceptions keeps the first of the two: what the other one throws ends the program.
+    target_compile_options(${name} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-fno-reorder-blocks-and-partition>)
   else()
     target_compile_options(${name} PRIVATE -Wno-deprecated-declarations) # clang warns about libstdc++ 12's std::stable_sort
   endif()
@@ -49,10 +52,7 @@ function(tg_target name)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
   if(TG_HAS_LLD)
-    # Where g++ optimizes, the cold part of a function may be empty. Its unwind entry then has the address of the next
-    # function's, and lld's table for exceptions keeps the first of the two: what the other one throws ends the program.
-    target_link_options(${name} PRIVATE
-      $<$<NOT:$<AND:$<CXX_COMPILER_ID:GNU>,$<NOT:$<CONFIG:Debug>>>>:-fuse-ld=lld>)
+    target_link_options(${name} PRIVATE -fuse-ld=lld)
   endif()
 endfunction()
 
