@@ -258,13 +258,16 @@ bool Engine::admit_one() {
 /// Calls the model. When that fails the requests of these sequences end, and the sequences are empty.
 template <class F> void Engine::guarded(std::span<const int64_t> slots, F call) {
   std::string error;
-  bool refused = false;
+  Refusal refusal = Refusal::kNone;
   try {
     return call();
   } catch (const Cancelled&) {
   } catch (const NoTokenLeftError& e) {
     error = e.what();
-    refused = true;
+    refusal = Refusal::kNoTokenLeft;
+  } catch (const ConstraintLimitError& e) {
+    error = e.what();
+    refusal = Refusal::kConstraint;
   } catch (const std::exception& e) { error = e.what(); }
   for (const int64_t slot : slots) {
     Sequence& s = sequences_[static_cast<size_t>(slot)];
@@ -272,7 +275,7 @@ template <class F> void Engine::guarded(std::span<const int64_t> slots, F call) 
       model_->rewind(slot, 0);
     } catch (const std::exception&) {  // the next use of the sequence says so again
     }
-    if (s.job) finish(slot, FinishReason::kCancelled, error, refused);
+    if (s.job) finish(slot, FinishReason::kCancelled, error, refusal);
   }
 }
 
@@ -378,10 +381,8 @@ void Engine::decode_all() {
 TokenMask Engine::allowed(Job& job) {
   JsonConstraint* constraint = job.request.constraint.get();
   if (!constraint) return {};
-  try {
-    const std::span<const uint64_t> mask = constraint->mask();
-    job.mask.assign(mask.begin(), mask.end());
-  } catch (const ValueError& e) { throw NoTokenLeftError(e.what()); }  // the schema passes a limit here
+  const std::span<const uint64_t> mask = constraint->mask();
+  job.mask.assign(mask.begin(), mask.end());
   job.mask.resize((static_cast<size_t>(model_->vocab_size()) + 63) / 64);
   if (constraint->finished())
     for (const int32_t token : job.request.stop_tokens)
@@ -432,7 +433,7 @@ bool Engine::draw(Job& job, std::span<const float> logits) {
 }
 
 /// Ends the request of a sequence, which keeps its tokens for later prompts.
-void Engine::finish(int64_t slot, FinishReason reason, std::string error, bool refused) {
+void Engine::finish(int64_t slot, FinishReason reason, std::string error, Refusal refusal) {
   Sequence& s = sequences_[static_cast<size_t>(slot)];
   const std::unique_ptr<Job> job = std::move(s.job);
   s.used = ++clock_;
@@ -441,7 +442,7 @@ void Engine::finish(int64_t slot, FinishReason reason, std::string error, bool r
     const std::lock_guard lock(mutex_);
     counters_.active--;
   }
-  job->end.refused = refused;
+  job->end.refusal = refusal;
   report_end(*job, reason, std::move(error));
 }
 

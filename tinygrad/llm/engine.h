@@ -44,11 +44,14 @@ struct ReplyToken {
   std::span<const TokenProbability> top;  ///< the most likely ones, when asked for; valid during the call
 };
 
+/// What in a request makes its reply impossible: every token is masked or banned, or the constraint passes a limit.
+enum class Refusal : uint8_t { kNone, kNoTokenLeft, kConstraint };
+
 /// How a request ended, and what it cost.
 struct ReplyEnd {
   FinishReason reason = FinishReason::kStop;
-  std::string error;     ///< not empty: the request failed for this reason
-  bool refused = false;  ///< ... which lies in the request: it leaves no token to draw
+  std::string error;                 ///< not empty: the request failed for this reason
+  Refusal refusal = Refusal::kNone;  ///< ... which lies in the request
   int64_t prompt_tokens = 0, cached_tokens = 0, reply_tokens = 0;
   double queue_seconds = 0, prefill_seconds = 0, decode_seconds = 0;
 };
@@ -131,7 +134,7 @@ class Engine {
   bool replies_are_behind() const;
   bool draw(Job& job, std::span<const float> logits);
   TokenMask allowed(Job& job);
-  void finish(int64_t slot, FinishReason reason, std::string error = {}, bool refused = false);
+  void finish(int64_t slot, FinishReason reason, std::string error = {}, Refusal refusal = Refusal::kNone);
   void report_end(Job& job, FinishReason reason, std::string error = {});
   bool must_wait_for_prefix(const Job& job) const;
   int64_t choose_slot(const Job& job, int64_t& donor, int64_t& shared) const;

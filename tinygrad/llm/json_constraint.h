@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tinygrad/base/error.h"
 #include "tinygrad/llm/value.h"
 
 namespace tg::llm {
@@ -82,8 +83,14 @@ class TokenBytes {
   std::shared_ptr<const constraint::Vocabulary> vocabulary_;
 };
 
+/// A schema that leaves more alternatives open than SchemaLimits::alternatives: it shows while a text follows it.
+struct ConstraintLimitError : ValueError {
+  using ValueError::ValueError;
+};
+
 /// Where one reply stands in a schema. One object for each sequence; not for use by two threads at once. Constraints
-/// made of one schema (or copies of it) and one vocabulary share their masks, on any threads.
+/// made of one schema (or copies of it) and one vocabulary share their masks, on any threads. ConstraintLimitError from
+/// whatever follows a text further.
 class JsonConstraint {
  public:
   JsonConstraint(const JsonSchema& schema, const TokenBytes& tokens);

@@ -65,7 +65,7 @@ Machine::Stacks Machine::step(const Stacks& from, uint8_t byte) {
   for (const int32_t stack : from) step_one(stack, byte, out);
   std::sort(out.begin(), out.end());
   out.erase(std::unique(out.begin(), out.end()), out.end());
-  TG_CHECK(ValueError, out.size() <= g_.options.limits.alternatives, "[json_schema] more than ",
+  TG_CHECK(llm::ConstraintLimitError, out.size() <= g_.options.limits.alternatives, "[json_schema] more than ",
            g_.options.limits.alternatives, " alternatives are possible at once");
   return out;
 }

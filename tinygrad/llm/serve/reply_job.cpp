@@ -142,12 +142,10 @@ void ReplyJob::fail(const ReplyEnd& end) {
   failed_ = true;
   for (const auto& t : tickets_) t->cancel();
   if (reply_->closed()) return reply_.reset();
-  // A schema whose readings are too many, which shows only while a text is drawn, is the client's too.
-  const bool schema = plan_.constraint && end.error.starts_with("[json_schema]");
-  const int status = end.error.empty() ? kStopping : end.refused || schema ? kRefused : kFailed;
+  const int status = end.error.empty() ? kStopping : end.refusal != Refusal::kNone ? kRefused : kFailed;
   std::string error;
   if (status == kStopping) error = api_error_json(status, "the server is stopping");
-  else if (schema)
+  else if (end.refusal == Refusal::kConstraint)
     error = api_error_json({status, end.error, plan_.is_call ? "tools" : "response_format", "unsupported_schema"});
   else if (status == kRefused) error = api_error_json(status, str("the reply cannot go on: ", end.error));
   else error = api_error_json(status, str("the model failed: ", end.error));
