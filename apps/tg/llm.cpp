@@ -47,6 +47,7 @@ class ReplyInterrupt {
     interrupted.store(false);
     struct sigaction action{};
     action.sa_handler = [](int) { interrupted.store(true); };
+    action.sa_flags = SA_RESTART;  // a terminal that is slow to read would fail the write under way
     sigaction(SIGINT, &action, &before_);
   }
   ~ReplyInterrupt() { sigaction(SIGINT, &before_, nullptr); }

@@ -39,7 +39,7 @@ std::atomic<bool> interrupted{false};
 void stop_on_interrupt() {
   struct sigaction action{};
   action.sa_handler = [](int) { interrupted.store(true); };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;  // a write under way is finished
   sigaction(SIGINT, &action, nullptr);
 }
 
