@@ -91,11 +91,13 @@ const std::vector<Format>& formats() {
   return all;
 }
 
-/// A few rows, and as many as are worth putting the vector in the order of packed numbers.
-class Quantized : public ::testing::TestWithParam<int64_t> {};
+/// A few rows, and as many as are worth putting the vectors in the order of packed numbers; one vector, and as many as
+/// share the values of a row.
+class Quantized : public ::testing::TestWithParam<std::tuple<int64_t, int64_t>> {};
 
-TEST_P(Quantized, MatrixTimesVector) {
-  const int64_t kRows = GetParam(), kColumns = 512;
+TEST_P(Quantized, MatrixTimesVectors) {
+  const auto [kRows, kVectors] = GetParam();
+  const int64_t kColumns = 512;
   for (const Format& f : formats()) {
     SCOPED_TRACE(f.name);
     std::mt19937 rng(3);
@@ -106,24 +108,26 @@ TEST_P(Quantized, MatrixTimesVector) {
       for (int at : f.scales)
         data[static_cast<size_t>(k * f.bytes + at + 1)] =
             static_cast<uint8_t>(0x28 | (rng() & 0x83));  // +-1/32 to 1/16
-    std::vector<float> v(static_cast<size_t>(kColumns));
+    std::vector<float> v(static_cast<size_t>(kVectors * kColumns));
     for (float& x : v) x = static_cast<float>(static_cast<int>(rng() % 2001) - 1000) / 500;
-    const Tensor b = Tensor::from(data, Shape{kRows, blocks, f.bytes}), x = Tensor::from(v, Shape{kColumns});
-    const std::vector<float> got = f.unpack(b).reshape(kRows, kColumns).matmul(x).to_vector<float>();
-    for (int64_t i = 0; i < kRows; i++) {
-      double want = 0, size = 0;
-      for (int64_t k = 0; k < kColumns; k++) {
-        const double term = f.element(&data[static_cast<size_t>((i * blocks + k / f.elements) * f.bytes)],
-                                      static_cast<int>(k % f.elements)) *
-                            static_cast<double>(v[static_cast<size_t>(k)]);
-        want += term;
-        size += std::abs(term);
+    const Tensor b = Tensor::from(data, Shape{kRows, blocks, f.bytes}), x = Tensor::from(v, Shape{kVectors, kColumns});
+    const std::vector<float> got = x.matmul(f.unpack(b).reshape(kRows, kColumns).transpose(0, 1)).to_vector<float>();
+    for (int64_t m = 0; m < kVectors; m++)
+      for (int64_t i = 0; i < kRows; i++) {
+        double want = 0, size = 0;
+        for (int64_t k = 0; k < kColumns; k++) {
+          const double term = f.element(&data[static_cast<size_t>((i * blocks + k / f.elements) * f.bytes)],
+                                        static_cast<int>(k % f.elements)) *
+                              static_cast<double>(v[static_cast<size_t>(m * kColumns + k)]);
+          want += term;
+          size += std::abs(term);
+        }
+        ASSERT_NEAR(got[static_cast<size_t>(m * kRows + i)], want, 1e-6 * size) << "row " << i << ", vector " << m;
       }
-      EXPECT_NEAR(got[static_cast<size_t>(i)], want, 1e-6 * size) << "row " << i;
-    }
   }
 }
-INSTANTIATE_TEST_SUITE_P(Rows, Quantized, ::testing::Values(12, 263));
+INSTANTIATE_TEST_SUITE_P(Sizes, Quantized,
+                         ::testing::Combine(::testing::Values(12, 263), ::testing::Values(1, 3, 8, 16)));
 
 }  // namespace
 }  // namespace tg

@@ -14,12 +14,14 @@ struct Blocks {
   int64_t rows, blocks, bytes, step, first;
   bool halves = false;  ///< the scale of a block is its first two bytes
   bool offset = false;  ///< and its offset the next two
+  int64_t vectors = 1;
 };
 KernelPtr product(const Blocks& s, bool whole_bytes = false) {
   KernelMaker k;
-  UOp q = k.param(1, s.rows * s.blocks * s.step, dtypes::uint8), x = k.param(2, s.blocks * s.bytes * 2),
-      scale = k.param(3, s.rows * s.blocks), o = k.param(0, s.rows);
-  UOp row = k.loop(s.rows), block = k.red(s.blocks), half = k.red(2), j = k.red(s.bytes), at = row * s.blocks + block;
+  UOp q = k.param(1, s.rows * s.blocks * s.step, dtypes::uint8), x = k.param(2, s.vectors * s.blocks * s.bytes * 2),
+      scale = k.param(3, s.rows * s.blocks), o = k.param(0, s.vectors * s.rows);
+  UOp vector = k.loop(s.vectors), row = k.loop(s.rows), block = k.red(s.blocks), half = k.red(2), j = k.red(s.bytes),
+      at = row * s.blocks + block;
   UOp byte = q.index({at * s.step + j + s.first}).load(), four = UOp::constant(4, dtypes::uint8),
       low = UOp::constant(15, dtypes::uint8);
   UOp number =
@@ -32,8 +34,9 @@ KernelPtr product(const Blocks& s, bool whole_bytes = false) {
   };
   UOp by = s.halves ? half_at(0) : scale.index({at}).load();
   UOp value = s.offset ? number * by + half_at(2) : (number + UOp::constant(-8.0, dtypes::float32)) * by;
-  UOp v = value * x.index({block * (2 * s.bytes) + half * s.bytes + j}).load();
-  return k.finish(o.index({row}).store(v.reduce(Ops::ADD, UOps{block, half, j})).end(UOps{row}));
+  UOp v = value * x.index({(vector * s.blocks + block) * (2 * s.bytes) + half * s.bytes + j}).load();
+  return k.finish(
+      o.index({vector * s.rows + row}).store(v.reduce(Ops::ADD, UOps{block, half, j})).end(UOps{vector, row}));
 }
 
 std::unique_ptr<Renderer> renderer(const std::string& name, const std::string& arch) {
@@ -61,8 +64,14 @@ TEST(Packed4, EveryBlockFillsRegisters) {
                           {256, 5, 32, 34, 2, true},
                           {257, 24, 16, 20, 4, true, true},
                           {260, 18, 16, 20, 4, true, true},
-                          {256, 128, 16, 20, 4, true, true}}) {
-    SCOPED_TRACE(str(s.bytes, " bytes, ", s.step, " apart", s.halves ? ", scales in the blocks" : ""));
+                          {256, 128, 16, 20, 4, true, true},
+                          {260, 18, 16, 20, 4, true, true, 2},
+                          {257, 18, 16, 20, 4, true, true, 16},
+                          {258, 16, 16, 18, 2, true, false, 8},
+                          {256, 8, 8, 10, 2, false, false, 3},
+                          {256, 48, 16, 20, 4, true, true, 12}}) {
+    SCOPED_TRACE(
+        str(s.bytes, " bytes, ", s.step, " apart, ", s.vectors, " vectors", s.halves ? ", scales in the blocks" : ""));
     const KernelPtr k = product(s);
     const auto r = renderer("LLVM", kWide);
     const auto p = to_program(*k, *r, {});
@@ -140,11 +149,26 @@ TEST(Packed4, ScaleAndOffsetOnceForALane) {
   EXPECT_LE(count(code, "vfmadd") + count(code, "vmulps"), 5u * 10 + 5) << code.substr(0, loop);
 }
 
+TEST(Packed4, VectorsShareTheValuesOfARow) {
+  const auto r = renderer("LLVM", kWide);
+  const KernelPtr k = product({260, 18, 16, 20, 4, true, true, 16});
+  const auto p = to_program(*k, *r, {});
+  ASSERT_TRUE(is_packed4(*p));
+  if (!llvm_plugin_missing().empty()) GTEST_SKIP() << llvm_plugin_missing();
+  const std::string code = make_llvm_compiler(test::target("LLVM", kWide))->assembly(p->source);
+  // Two rows of five registers, eight values a lane: each is unpacked once, then multiplied by eight vectors in a loop.
+  EXPECT_LE(count(code, "vcvtph2ps"), 10u) << code;
+  EXPECT_LE(count(code, "vfmadd") + count(code, "vmulps"), 2u * 5 * 8 * (1 + 8)) << code;
+  EXPECT_EQ(count(code, "vaddps"), 15u) << "the sums over the lanes of sixteen registers, halved four times\n" << code;
+}
+
 TEST(Packed4, OnlyWhereItPays) {
   const Blocks s{260, 8, 16, 18, 2};
   auto taken = [](const KernelPtr& k, const Renderer& r) { return is_packed4(*to_program(*k, r, {})); };
   const auto wide = renderer("LLVM", kWide);
   EXPECT_TRUE(taken(product(s), *wide));
+  EXPECT_TRUE(taken(product({130, 8, 16, 18, 2}), *wide));
+  EXPECT_FALSE(taken(product({260, 8, 16, 18, 2, false, false, 17}), *wide)) << "many vectors: a matrix pays";
   EXPECT_FALSE(taken(product({12, 8, 16, 18, 2}), *wide)) << "few rows: the vector is put in order for each of them";
   EXPECT_FALSE(taken(product(s, true), *wide)) << "a byte is used as it is";
   EXPECT_FALSE(taken(product({260, 8, 16, 17, 1}), *wide)) << "words would begin at odd places";

@@ -188,6 +188,32 @@ TEST(Schedule, ValuesOfABlockAreNoReuse) {
   }
 }
 
+TEST(Schedule, FewVectorsTimesPackedNumbersIsOneKernel) {
+  GraphScope g;
+  const auto product = [](int64_t vectors) {
+    UOp q = buffer({48, 64}, dtypes::uint8), scale = buffer({48, 2}), offset = buffer({48, 2});
+    const auto by_block = [](UOp b) { return reshape(expand(reshape(b, {48, 2, 1}), {48, 2, 32}), {48, 64}); };
+    UOp low = UOp::alu(Ops::AND, {q, q.const_like(15)}).cast(dtypes::float32);
+    return matmul(buffer({vectors, 64}), permute((low * by_block(scale) + by_block(offset)) * 0.5, {1, 0}));
+  };
+  for (const int64_t vectors : {2, 7, 16}) EXPECT_EQ(check({product(vectors)}), 1) << vectors;
+  EXPECT_EQ(check({product(17)}), 2) << "a matrix in float32 pays for itself";
+  // What is dear is stored all the same.
+  UOp half = buffer({48, 64}, dtypes::float16);
+  UOp exponential = unary(Ops::EXP2, half.cast(dtypes::float32));
+  EXPECT_EQ(check({matmul(buffer({4, 64}), permute(exponential, {1, 0}))}), 2);
+}
+TEST(Schedule, ChosenRowsOfStorageAreNotCopied) {
+  GraphScope g;
+  UOp x = buffer({9, 64, 2}), i = buffer({3}, dtypes::int32), w = buffer({3, 4, 64, 1});
+  const auto weighed = [&](UOp rows) {
+    return sum(expand(reshape(rows, {3, 1, 64, 2}), {3, 4, 64, 2}) * expand(w, {3, 4, 64, 2}), {2});
+  };
+  EXPECT_EQ(check({weighed(gather(x, {i}))}), 1);
+  UOp inside = expand(reshape(i.lt(i.const_like(5)), {3, 1, 1}), {3, 64, 2}), rows = gather(x, {i});
+  EXPECT_EQ(check({weighed(inside.where(rows, rows.const_like(0)))}), 1) << "nor masked by row";
+  EXPECT_EQ(check({weighed(gather(x * x, {i}))}), 2) << "computed rows are";
+}
 TEST(Schedule, TrainingBatchNormIsFourKernels) {
   GraphScope g;
   UOp x = buffer({2, 3, 4, 5}), w = buffer({4, 3, 3, 3});

@@ -16,10 +16,12 @@
 
 namespace tg {
 namespace {
-constexpr int kMaxReads = 16;       // access patterns of one value beyond which it is stored
-constexpr int kCostLimit = 64;      // where counting stops
-constexpr double kReuse = 1.5;      // evaluations per element from which a reduction counts as recomputed
-constexpr double kMany = 8;         // evaluations per element from which the strict rules below hold
+constexpr int kMaxReads = 16;     // access patterns of one value beyond which it is stored
+constexpr int kCostLimit = 64;    // where counting stops
+constexpr double kReuse = 1.5;    // evaluations per element from which a reduction counts as recomputed
+constexpr double kMany = 8;       // evaluations per element from which the strict rules below hold
+constexpr double kFewTimes = 16;  // evaluations up to which unpacking again costs less than storing what is larger
+constexpr double kRow = 64;  // elements at one index from which a gather is a view at an offset that is loaded once
 constexpr size_t kLongIndex = 160;  // nodes of an index that further views should not have to simplify
 // Factors of a loop's index that are a multiple of this become loops of their own (simplify_ranges).
 constexpr int64_t kFactorLanes = 16;
@@ -44,6 +46,7 @@ int op_cost(UOp u) {
 /// Cost of computing a value in place, together with the values computed in place for it.
 struct Cost {
   int ops = 0;
+  int dearest = 0;   // of these, one
   int buffers = 0;   // of the value's size
   double bytes = 0;  // read per element, by type
 };
@@ -314,7 +317,21 @@ class Rangeifier {
       return u.is(Ops::REDUCE) && !claim_reduction(i);
     }
     if ((e.times <= kReuse && !e.reuse) || is_widening_cast(u)) return false;
+    if (e.times <= kMany && selects_rows(u)) return false;
     return costs_too_much(u, e, inline_cost(i));
+  }
+  /// Returns true for a gather of long rows of storage, masked or not where an index is out of bounds: once the indices
+  /// are loaded, which no inner loop repeats, it is a view.
+  bool selects_rows(UOp u) {
+    const auto by_row = [&](UOp v) {
+      while (v.in(Ops::EXPAND | Ops::RESHAPE)) v = v.src(0);
+      return volume_[pos(v)] * kRow <= volume_[pos(u)];
+    };
+    UOp gather = u;
+    if (u.is(Ops::WHERE) && by_row(u.src(0)) && by_row(u.src(2))) gather = u.src(1);
+    if (!gather.is(Ops::INDEX) || !std::all_of(gather.srcs().begin() + 1, gather.srcs().end(), by_row)) return false;
+    const Cost rows = inline_cost(pos(gather.src(0)));
+    return rows.ops == 0 && rows.buffers <= 1;
   }
   /// Returns what is computed where storing a view stores that: values are stored in the order they are read in, after
   /// the permutation that is their only use. Empty for views that are never stored.
@@ -410,7 +427,9 @@ class Rangeifier {
   bool is_forced(uint32_t i) const { return needed_[i] || r_.nodes[i].in(Ops::CONTIGUOUS | Ops::COPY); }
   static bool costs_too_much(UOp u, const Evaluation& r, const Cost& c) {
     if (r.reuse && r.in_reduce) {
-      bool narrow = c.ops <= kCheapNarrow && c.buffers <= 3 && c.bytes < u.dtype().itemsize();
+      const bool reads_less = c.bytes < u.dtype().itemsize();
+      const bool unpacks = c.ops < kCostLimit && r.times <= kFewTimes && c.dearest <= kCheapInReduce && c.buffers <= 4;
+      const bool narrow = reads_less && (unpacks || (c.ops <= kCheapNarrow && c.buffers <= 3));
       return !narrow && (c.ops > kCheapInReduce || c.buffers > 1);
     }
     if (r.reuse) return c.ops > kCheapBroadcast || c.buffers > 3;
@@ -452,6 +471,7 @@ class Rangeifier {
         continue;
       }
       c.ops += op_cost(u);
+      if (u.in(groups::kElementwise)) c.dearest = std::max(c.dearest, op_cost(u));
       size_t values = u.in(groups::kMovement) ? 1 : u.nsrc();
       for (size_t k = 0; k < values; k++) {
         uint32_t s = pos(u.src(k));

@@ -275,11 +275,13 @@ class Expander {
     const Reduced r = reduced(u);
     uint64_t mask;
     UOps out;
-    for (UOps& t : terms(u, r, &mask)) {
+    std::vector<UOps> sums = terms(u, r, &mask);
+    const size_t most = std::clamp<size_t>(8 / sums.size(), 1, 4);
+    for (UOps& t : sums) {
       UOp v;
-      // Chains of multiply-adds, several where they are long; a tree of plain values.
+      // Chains of multiply-adds, several where they are long and few sums hide their latency; a tree of plain values.
       if (op == Ops::ADD && is_product(t[0])) {
-        size_t chains = std::clamp<size_t>(t.size() / 4, 1, 4);
+        size_t chains = std::clamp<size_t>(t.size() / 4, 1, most);
         UOps acc(t.begin(), t.begin() + static_cast<std::ptrdiff_t>(chains));
         for (size_t i = chains; i < t.size(); i++) acc[i % chains] = accumulate(op, acc[i % chains], t[i]);
         v = tree(op, acc);

@@ -1,6 +1,8 @@
 /// \file Factors hoisted out of the unrolled part of a sum.
 #include "tinygrad/codegen/expand/factor.h"
 
+#include <algorithm>
+
 #include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/decomp/exact_product.h"
 #include "tinygrad/uop/affine.h"
@@ -38,6 +40,28 @@ struct Sum {
   }
 };
 
+/// Returns how many unrolled results use one value of `part`: those that the rest of the product tells apart.
+int64_t users(const Sum& s, UOp part) {
+  int64_t n = 1;
+  for (UOp r : ranges_of(s.reduce))
+    if (is_range(r, AxisType::kUpcast) && !depends_on(part, r)) n *= constant_size(r);
+  return n;
+}
+/// From how many users on a product that they share costs less than a factor of each one's sum.
+constexpr int64_t kManyUsers = 4;
+
+/// Returns true where some of `outside` and of `inside` are multiplied once for many results.
+bool is_shared_product(const Sum& s, const UOps& outside, const UOps& inside) {
+  for (UOp part : s.reduce.src(0).srcs()) {
+    const UOps terms = split_terms(part, Ops::MUL);
+    const auto has = [&](const UOps& of) {
+      return std::any_of(of.begin(), of.end(), [&](UOp f) { return contains(terms, f); });
+    };
+    if (has(outside) && has(inside) && users(s, part) >= kManyUsers) return true;
+  }
+  return false;
+}
+
 UOp with_factors_outside(const Sum& s) {
   // The ranges of the inner sum: those that some factor does not depend on, as many as possible.
   UOps inner;
@@ -48,7 +72,7 @@ UOp with_factors_outside(const Sum& s) {
   if (inner.empty()) return {};
   UOps outside, inside;
   for (UOp f : s.factors) (depends_on_any(f, inner) ? inside : outside).push_back(f);
-  if (outside.empty() || inside.size() < 2) return {};
+  if (outside.empty() || inside.size() < 2 || is_shared_product(s, outside, inside)) return {};
   outside.push_back(s.over(inner, inside));
   return s.outer(product(outside), inner);
 }
@@ -88,7 +112,7 @@ AffineFactor affine_factor(const Sum& s, UOp f) {
 UOp with_scale_and_offset_outside(const Sum& s) {
   for (UOp f : s.factors) {
     const AffineFactor a = affine_factor(s, f);
-    if (!a.q) continue;
+    if (!a.q || users(s, f) >= kManyUsers) continue;
     UOps inner;
     for (UOp r : s.independent(a.scale))
       if (!depends_on(a.offset, r) && !(a.gate && depends_on(a.gate, r))) inner.push_back(r);

@@ -9,6 +9,8 @@
 
 namespace tg {
 namespace {
+constexpr size_t kLongSum = 16;     // terms whose factors do not fit in registers
+constexpr size_t kSideBySide = 16;  // registers that are reduced at once
 constexpr OpSet kFirst = groups::kDefines | Ops::CONST | Ops::STACK;
 
 struct Loop {
@@ -112,6 +114,55 @@ class Linearizer {
     emitted_[u.id()] = true;
     if (!u.is(Ops::GROUP) && !u.is(Ops::NOOP)) out_.push_back(u);
   }
+  /// Appends the additions of which a stored sum consists, in their order. What is added is none of them.
+  void additions(UOp u, UOps& out) const {
+    if (u.is(Ops::REDUCE) || u.is(Ops::CAST)) return additions(u.src(0), out);
+    if (u.is(Ops::ADD)) {
+      for (UOp s : u.srcs()) additions(s, out);
+    } else if (u.is(Ops::MULACC)) {
+      additions(u.src(2), out);
+    } else if (!u.is(Ops::MUL)) {
+      return;
+    }
+    out.push_back(u);
+  }
+  /// Lists long sums that are stored side by side term by term: a factor that they share is computed, used by all and
+  /// forgotten, where sum after sum would keep all factors.
+  void walk_side_by_side(UOp group) {
+    std::vector<UOps> sums;
+    int block = -1;
+    for (UOp s : group.srcs()) {
+      if (s.is(Ops::CUSTOM)) continue;
+      if (sums.empty()) block = block_[s.id()];
+      if (!s.is(Ops::STORE) || block_[s.id()] != block) return;
+      additions(s.src(1), sums.emplace_back());
+      if (sums.back().size() < kLongSum || sums.back().size() != sums[0].size()) return;
+    }
+    for (size_t i = 0; !sums.empty() && i < sums[0].size(); i++)
+      for (const UOps& sum : sums)
+        if (block_[sum[i].id()] == block) walk(sum[i]);
+  }
+  /// Appends the horizontal reductions in `block` that a value is computed from.
+  void horizontals(UOp u, int block, UOps& out) const {
+    if (block_[u.id()] != block || emitted_[u.id()]) return;
+    if (u.is(Ops::REDUCE)) {
+      if (std::find(out.begin(), out.end(), u) == out.end()) out.push_back(u);
+    } else if (u.in(groups::kElementwise)) {
+      for (UOp s : u.srcs()) horizontals(s, block, out);
+    }
+  }
+  /// Lists the horizontal reductions of values that are stored together next to one another: renderers compute several
+  /// at once.
+  void walk_horizontals(UOp group) {
+    UOps all;
+    for (UOp s : group.srcs())
+      if (s.is(Ops::STORE)) horizontals(s.src(1), block_[s.id()], all);
+    for (size_t at = 0; at < all.size(); at += kSideBySide) {
+      const size_t end = std::min(all.size(), at + kSideBySide);
+      for (size_t i = at; i < end; i++) walk(all[i].src(0));
+      for (size_t i = at; i < end; i++) walk(all[i]);
+    }
+  }
   void walk(UOp root) {
     struct Frame {
       UOp node;
@@ -123,6 +174,10 @@ class Linearizer {
       if (next == 0 && emitted_[u.id()]) {
         stack.pop_back();
         continue;
+      }
+      if (next == 0 && u.is(Ops::GROUP) && u.nsrc() > 1) {
+        walk_side_by_side(u);
+        walk_horizontals(u);
       }
       UOp child;
       if (u.is(Ops::END)) {

@@ -78,7 +78,7 @@ UOp factor_of(UOp product, UOp bytes, UOp range, const UOps& reduced) {
   for (UOp u : packed.toposort())
     if (u.is(Ops::LOAD) && u != bytes && depends_on(u, range)) return {};  // not in the order of the lanes
   for (UOp r : ranges_of(factor))
-    if (!contains(reduced, r)) return {};
+    if (!contains(reduced, r) && depends_on(packed, r)) return {};
   return factor;
 }
 

@@ -681,8 +681,13 @@ LlvmWriter::LlvmWriter(const Program& p, const Target& target)
 std::string LlvmWriter::write() {
   label_ = "entry";
   entry();
-  for (size_t i = 0; i < view_.insts().size(); i++)
-    if (rarely_[i] < 0) instruction(view_.insts()[i]);
+  for (size_t i = 0; i < view_.insts().size(); i++) {
+    if (rarely_[i] >= 0) continue;
+    const size_t together = reduces_side_by_side(i);
+    if (together > 1) reduce_side_by_side(i, together);
+    else instruction(view_.insts()[i]);
+    i += together - 1;
+  }
   TG_ASSERT(loops_.empty(), "a loop without END: ", loops_.back().range);
   if (accesses_.hints.any_nontemporal()) {
     declare("declare void @llvm.x86.sse.sfence()");  // others see the stores before the kernel ends

@@ -85,6 +85,8 @@ class LlvmWriter {
   std::string lookup_high(const std::string& words, const std::array<ConstValue, 16>& values);
   std::string constant(const std::string& vector, const std::string& text);
   void reduce(const Inst& in);
+  size_t reduces_side_by_side(size_t first) const;
+  void reduce_side_by_side(size_t first, size_t count);
   void find_rare();
   void rare_choice(const Inst& in);
   void open_loop(UOp range);
