@@ -198,6 +198,11 @@ TEST(Schedule, FewVectorsTimesPackedNumbersIsOneKernel) {
   };
   for (const int64_t vectors : {2, 7, 16}) EXPECT_EQ(check({product(vectors)}), 1) << vectors;
   EXPECT_EQ(check({product(17)}), 2) << "a matrix in float32 pays for itself";
+  // Sums over lanes are single numbers: transcendentals of many of them are a kernel with lanes of its own.
+  EXPECT_EQ(check({unary(Ops::EXP2, product(7) * 0.01)}), 2);
+  EXPECT_EQ(check({unary(Ops::EXP2, product(1) * 0.01)}), 1);
+  EXPECT_EQ(check({product(7) * 0.01}), 1);
+  EXPECT_EQ(check({contiguous(unary(Ops::EXP2, product(7) * 0.01) * product(7))}), 3) << "also of another sum";
   // What is dear is stored all the same.
   UOp half = buffer({48, 64}, dtypes::float16);
   UOp exponential = unary(Ops::EXP2, half.cast(dtypes::float32));

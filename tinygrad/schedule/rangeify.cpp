@@ -16,11 +16,12 @@
 
 namespace tg {
 namespace {
-constexpr int kMaxReads = 16;     // access patterns of one value beyond which it is stored
-constexpr int kCostLimit = 64;    // where counting stops
-constexpr double kReuse = 1.5;    // evaluations per element from which a reduction counts as recomputed
-constexpr double kMany = 8;       // evaluations per element from which the strict rules below hold
-constexpr double kFewTimes = 16;  // evaluations up to which unpacking again costs less than storing what is larger
+constexpr int kMaxReads = 16;       // access patterns of one value beyond which it is stored
+constexpr int kCostLimit = 64;      // where counting stops
+constexpr double kReuse = 1.5;      // evaluations per element from which a reduction counts as recomputed
+constexpr double kMany = 8;         // evaluations per element from which the strict rules below hold
+constexpr double kFewTimes = 16;    // evaluations of values that are unpacked again rather than stored,
+constexpr double kUnpacking = 160;  // and operations of all of them
 constexpr double kRow = 64;  // elements at one index from which a gather is a view at an offset that is loaded once
 constexpr size_t kLongIndex = 160;  // nodes of an index that further views should not have to simplify
 // Factors of a loop's index that are a multiple of this become loops of their own (simplify_ranges).
@@ -314,7 +315,7 @@ class Rangeifier {
     const Evaluation& e = evaluations_[i];
     if (reduces_[i]) {
       if (count_[i] > 1 || e.reuse || e.in_reduce || e.masked) return !is_widening_cast(u);
-      return u.is(Ops::REDUCE) && !claim_reduction(i);
+      return u.is(Ops::REDUCE) && (!claim_reduction(i) || (multiplies_unpacked_values(u) && has_dear_users(i)));
     }
     if ((e.times <= kReuse && !e.reuse) || is_widening_cast(u)) return false;
     if (e.times <= kMany && selects_rows(u)) return false;
@@ -365,6 +366,35 @@ class Rangeifier {
     if (reduced_[kernel]) return false;
     reduced_[kernel] = true;
     return true;
+  }
+  /// Returns true for sums of products with values that are unpacked again for each of a few results: lanes are terms of
+  /// a sum there, and what is done to the sum is done to one at a time.
+  bool multiplies_unpacked_values(UOp reduce) {
+    if (!reduce.src(0).is(Ops::MUL)) return false;
+    for (UOp v : reduce.src(0).srcs()) {
+      while (v.in(Ops::EXPAND | Ops::RESHAPE | Ops::PERMUTE)) v = v.src(0);
+      const double times = volume_[pos(reduce.src(0))] / std::max(volume_[pos(v)], 1.0);
+      if (times > 1 && !v.in(kLeaf | Ops::CONTIGUOUS) && unpacks(v, inline_cost(pos(v)), times)) return true;
+    }
+    return false;
+  }
+  /// Returns true where the kernel that a reduction would become part of computes transcendentals for each result.
+  bool has_dear_users(uint32_t i) {
+    const auto kernel = static_cast<size_t>(at(r_.scopes, at(r_.reads, r_.first_read[i]).scope).kernel);
+    const UOp stored = r_.nodes[at(r_.reads, r_.regions[kernel].body).node];
+    UOps stack{stored.is(Ops::CONTIGUOUS) ? stored.src(0) : stored};
+    epoch_++;
+    while (!stack.empty()) {
+      const UOp u = stack.back();
+      stack.pop_back();
+      const uint32_t n = pos(u);
+      const bool other = r_.region[n] >= 0 && r_.region[n] != static_cast<int32_t>(kernel);
+      if (mark_[n] == epoch_ || other || !u.in(groups::kElementwise | groups::kMovement)) continue;
+      mark_[n] = epoch_;
+      if (u.in(groups::kElementwise) && op_cost(u) > kCheapBroadcast) return true;
+      stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
+    }
+    return false;
   }
   /// Returns true where a value is read through so many views that do not merge that their index arithmetic, which
   /// every further view simplifies again, costs more than memory. Looks at views of the value's size alone: others may
@@ -425,11 +455,16 @@ class Rangeifier {
   }
   /// Returns true for what the user or a copy wants stored.
   bool is_forced(uint32_t i) const { return needed_[i] || r_.nodes[i].in(Ops::CONTIGUOUS | Ops::COPY); }
+  /// Returns true for values that simple operations make of fewer bytes than they take, so few times that storing them
+  /// costs more.
+  static bool unpacks(UOp u, const Cost& c, double times) {
+    return c.bytes < u.dtype().itemsize() && c.dearest <= kCheapInReduce && c.buffers <= 4 && times <= kFewTimes &&
+           c.ops * times <= kUnpacking;
+  }
   static bool costs_too_much(UOp u, const Evaluation& r, const Cost& c) {
     if (r.reuse && r.in_reduce) {
-      const bool reads_less = c.bytes < u.dtype().itemsize();
-      const bool unpacks = c.ops < kCostLimit && r.times <= kFewTimes && c.dearest <= kCheapInReduce && c.buffers <= 4;
-      const bool narrow = reads_less && (unpacks || (c.ops <= kCheapNarrow && c.buffers <= 3));
+      const bool narrow = c.bytes < u.dtype().itemsize() && c.ops <= kCheapNarrow && c.buffers <= 3;
+      if (unpacks(u, c, r.times)) return false;
       return !narrow && (c.ops > kCheapInReduce || c.buffers > 1);
     }
     if (r.reuse) return c.ops > kCheapBroadcast || c.buffers > 3;
