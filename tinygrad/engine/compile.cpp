@@ -98,6 +98,7 @@ std::shared_ptr<const Program> launchable(const Program& p, bool source) {
   out->vars = p.vars;
   out->estimates = p.estimates;
   out->binary = p.binary;
+  out->shared_bytes = p.shared_bytes;
   if (source) out->source = p.source;
   const UOp sizes[] = {p.thread_extent, p.global_size[0], p.global_size[1], p.global_size[2],
                        p.local_size[0], p.local_size[1],  p.local_size[2]};

@@ -88,6 +88,9 @@ void describe_parameters(Program& p, UOp ast) {
   p.vars.clear();
   p.nbuffers = 0;
   p.thread_extent = {};
+  p.shared_bytes = 0;
+  bool grid = false;
+  int64_t scratch = 0;
   for (UOp v : vars)
     if (p.vars.empty() || p.vars.back() != v.arg<ParamArg>().name) p.vars.push_back(v.arg<ParamArg>().name);
   for (UOp u : params) p.nbuffers = std::max(p.nbuffers, static_cast<int>(u.arg<ParamArg>().slot) + 1);
@@ -99,11 +102,15 @@ void describe_parameters(Program& p, UOp ast) {
         (u.is(Ops::LOAD) ? p.reads : p.writes)[static_cast<size_t>(g->slot)] = true;
     } else if (is_thread(u)) {
       p.thread_extent = u.src(0);
+    } else if (u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal) {
+      scratch += shape_of(u).numel() * u.dtype().itemsize();
     } else if (u.is(Ops::SPECIAL)) {
+      grid = true;
       const std::string& name = u.arg<std::string>();  // gidx0, lidx1, ...
       (name[0] == 'g' ? p.global_size : p.local_size)[static_cast<size_t>(name.back() - '0')] = u.src(0);
     }
   }
+  if (grid) p.shared_bytes = scratch;  // otherwise it belongs to a thread
 }
 
 }  // namespace tg
