@@ -324,7 +324,7 @@ bool searchable(const Kernel& kernel, Device& device, const Renderer& renderer, 
   if (!device.compiles() || !device.executes() || renderer.has_locals()) {
     env::not_honoured(
         "BEAM", str("got ", options.beam, " for ", device.kind(),
-                    renderer.has_locals() ? ", whose grids it does not search" : ", whose kernels cannot be timed",
+                    renderer.has_locals() ? ", whose grids it does not search" : ", whose kernels cannot be timed here",
                     ": the heuristic decides"));
     return false;
   }

@@ -195,8 +195,9 @@ void Replay::run_launches(int threads, bool watched) {
         run_concurrently(g, threads, hold);
         next = g.end;
       }
-  if (!watched && !batches_) batches_ = record_batches(list_);
-  if (!watched)
+  const bool batched = !watched && env::JIT.get() != 2;
+  if (batched && !batches_) batches_ = record_batches(list_);
+  if (batched)
     for (const auto& batch : *batches_) {
       if (batch->begin() < next) continue;  // a group of host kernels comes later
       list_.run(next, batch->begin(), hold, "replay", true);

@@ -36,7 +36,10 @@ ParamArg const* global_param(UOp index) {
 Estimates estimate(const UOps& linear) {
   Estimates e;
   std::vector<bool> data = computes_data(linear);
-  std::vector<double> trips{1};
+  double threads = 1;  // of the grid
+  for (UOp u : linear)
+    if (u.is(Ops::SPECIAL)) threads *= static_cast<double>(std::max<int128>(0, vmax(u.src(0))));
+  std::vector<double> trips{threads};
   std::vector<int64_t> seen;
   for (UOp u : linear) {
     double n = trips.back(), lanes = lanes_of(u);
