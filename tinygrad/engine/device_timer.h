@@ -11,8 +11,8 @@ struct TimeSpan {
   int64_t begin = 0, end = 0;
 };
 
-/// Times what is enqueued on Device::queue() between the constructor and stop(), by the clock of the device where it has
-/// one.
+/// Times what is enqueued on Device::queue() between the constructor and stop(), by the clock of the device where it
+/// has one.
 class DeviceTimer {
  public:
   explicit DeviceTimer(Device& device);

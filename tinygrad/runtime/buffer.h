@@ -64,8 +64,8 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   void* data();
 
   /// Copies exactly nbytes() from or to the host; throws ShapeError for another size. Reading an unallocated buffer
-  /// throws DeviceError. Reading waits for the commands that write the buffer; writing waits for nothing, and `bytes` may
-  /// change when it returns.
+  /// throws DeviceError. Reading waits for the commands that write the buffer; writing waits for nothing, and `bytes`
+  /// may change when it returns.
   void copy_in(std::span<const std::byte> bytes);
   void copy_out(std::span<std::byte> bytes);
   /// Copies from a buffer of the same nbytes() on any device; waits only where that is not the same one.

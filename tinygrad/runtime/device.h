@@ -60,8 +60,8 @@ class Device {
   virtual bool executes() const { return computes(); }
   /// Whether the host reads and writes its memory directly.
   virtual bool host_visible() const { return false; }
-  /// Whether a handle plus n is the handle of the byte n further: host memory, CUDA. Otherwise (OpenCL, Metal, WebGPU) a
-  /// part of an allocation is the allocation's handle and an offset, see LaunchArgs.
+  /// Whether a handle plus n is the handle of the byte n further: host memory, CUDA. Otherwise (OpenCL, Metal, WebGPU)
+  /// a part of an allocation is the allocation's handle and an offset, see LaunchArgs.
   virtual bool handles_are_addresses() const { return true; }
   /// Whether memory holds meaningful bytes before anything was written: an existing file.
   virtual bool has_contents() const { return false; }

@@ -21,8 +21,8 @@ struct MemoryAccess {
 /// touches, unless both only read.
 class QueueOrder {
  public:
-  /// Makes the next command of `queue`, one of the two, wait for what it depends on, and notes what it touches. The lock
-  /// is to be held until the command is enqueued. Throws DeviceError of the queues.
+  /// Makes the next command of `queue`, one of the two, wait for what it depends on, and notes what it touches. The
+  /// lock is to be held until the command is enqueued. Throws DeviceError of the queues.
   [[nodiscard]] std::unique_lock<std::mutex> before(Queue& queue, std::span<const MemoryAccess> accesses);
   /// Returns how many memory ranges of commands that may not be done are noted.
   size_t noted();

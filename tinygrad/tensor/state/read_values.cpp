@@ -135,7 +135,7 @@ std::span<const std::byte> bytes_in(const HostView& v) {
   Buffer& b = *std::get<BufferRef>(v);
   return {static_cast<const std::byte*>(b.data()), static_cast<size_t>(b.nbytes())};
 }
-/// Shows the elements anew, since a captured function may have written them; in the same copy where there is one.
+/// Copies the elements again, since a captured function may have written them; to the same place where there is one.
 void show_again(const Tensor& t, HostView* view) {
   HostView now = view_of(t);
   auto* kept = std::get_if<std::vector<std::byte>>(view);
