@@ -6,11 +6,12 @@ TIDY = clang-tidy-19
 SOURCES = git ls-files -z -- '*.cpp' '*.h' | xargs -0 -r
 
 .PHONY: help demo deps release dev test python test-python asan ubsan tsan format check complexity bench compare env-docs
-.PHONY: fuzz clean
+.PHONY: fuzz clean test-backend
 
 help:
 	@echo "make demo    install what is missing, build, train a convnet on MNIST"
 	@echo "make test    install what is missing, build, run all tests"
+	@echo "make test-backend DEV=NAME [BACKEND=FILE.cpp]   run all of tests/device on a device: what works, what fails, how fast it is"
 	@echo "make python  build the Python module tinygrad_cpp into .venv;   make test-python   and run its tests (numpy, pytest, hypothesis, jinja2, jsonschema from PyPI)"
 	@echo "make release|dev|asan|ubsan|tsan   build one preset into build/<preset>; the sanitizers also test"
 	@echo "make fuzz    build the fuzz targets with clang and sanitizers, run each for FUZZ_SECONDS (30)"
@@ -55,6 +56,14 @@ python: deps $(VENV)/bin/python
 test-python: python
 	$(VENV)/bin/python -m pip install -q --disable-pip-version-check numpy pytest hypothesis jinja2 "jsonschema[format-nongpl]"
 	cd python/tests && ../../$(VENV)/bin/python -m pytest -q .
+
+# DEV=NAME, and BACKEND=FILE.cpp for a device that is registered outside of the library.
+BACKEND ?=
+test-backend: deps
+	@[ -n "$(DEV)" ] || { echo "make test-backend needs DEV=NAME, and BACKEND=FILE.cpp for a device outside of the library"; exit 1; }
+	cmake --preset dev "-DTG_BACKENDS=$(BACKEND)"
+	cmake --build --preset dev --parallel $(JOBS) --target test_device
+	python3 tools/test_backend.py build/dev/bin/test_device $(DEV)
 
 asan ubsan tsan: deps
 	cmake --preset $@

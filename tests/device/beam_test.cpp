@@ -6,6 +6,7 @@
 #include <cmath>
 #include <thread>
 
+#include "device_facts.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/compile.h"
 #include "tinygrad/engine/kernel_timer.h"
@@ -15,7 +16,6 @@
 
 namespace tg {
 namespace {
-bool compiles() { return Device::get().compiles(); }
 
 /// Numbers without a pattern that a wrong order of elements would keep.
 Tensor numbers(const Shape& shape, int seed) {
@@ -66,7 +66,7 @@ TEST(Beam, IntegersAndGathersStayExact) {
 }
 
 TEST(Beam, OfCapturedFunctionsOnly) {
-  if (!compiles()) GTEST_SKIP() << "this device does not compile";
+  if (!searches_kernels()) GTEST_SKIP() << "no search on this device";
   const Context settings{{"EAGER", 0}, {"JITBEAM", 1}, {"BEAM_CANDIDATES_MAX", 4}, {"IGNORE_BEAM_CACHE", 1}};
   const Tensor a = numbers({70, 64}, 8), b = numbers({64, 74}, 9);
   const auto product = [](const Tensor& x, const Tensor& y) { return x.matmul(y); };
@@ -102,7 +102,7 @@ TEST(Beam, AKernelIsSearchedOnce) {
   const Context lazy{{"EAGER", 0}, {"BEAM", 1}, {"BEAM_CANDIDATES_MAX", 4}};
   const Tensor a = numbers({70, 64}, 6), b = numbers({64, 72}, 7);
   const auto product = [&] { a.matmul(b).realize(); };
-  const int64_t one = compiles() ? 1 : 0;
+  const int64_t one = searches_kernels() ? 1 : 0;
   {
     const Context again{{"IGNORE_BEAM_CACHE", 1}};
     EXPECT_EQ(searches_of(product), one);
@@ -127,7 +127,7 @@ TEST(Beam, AKernelIsSearchedOnce) {
 }
 
 TEST(Beam, BoundsHold) {
-  if (!compiles()) GTEST_SKIP() << "no search on this device";
+  if (!searches_kernels()) GTEST_SKIP() << "no search on this device";
   const Context lazy{{"EAGER", 0}, {"BEAM", 4}, {"IGNORE_BEAM_CACHE", 1}};
   const Tensor a = numbers({96, 96}, 8), b = numbers({96, 96}, 9);
   const auto compiled = [&](const char* name, int64_t value) {
@@ -144,7 +144,7 @@ TEST(Beam, BoundsHold) {
 }
 
 TEST(Beam, AStopEndsIt) {
-  if (!compiles()) GTEST_SKIP() << "no search on this device";
+  if (!searches_kernels()) GTEST_SKIP() << "no search on this device";
   const Context lazy{
       {"EAGER", 0}, {"BEAM", 8}, {"IGNORE_BEAM_CACHE", 1}, {"BEAM_TIMEOUT_SEC", 60}, {"BEAM_CANDIDATES_MAX", 100000}};
   const Tensor a = numbers({256, 256}, 10), b = numbers({256, 256}, 11);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "device_facts.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/tinygrad.h"
@@ -67,7 +68,7 @@ TEST(Cancellation, ScopesNestAndEnd) {
 
 TEST(Cancellation, ARunOfManyKernels) {
   const Context lazy{{"EAGER", 0}};
-  const int64_t n = Tensor::ones({1}).device() == "INTERP" ? 24 : 512;
+  const int64_t n = interprets_kernels() ? 24 : 512;
   const Tensor a = (Tensor::eye(n) * 0.5f).contiguous().realize();
   Tensor w = Tensor({1.f, 2.f}).realize();
   Tensor t = a;
@@ -96,7 +97,7 @@ TEST(Cancellation, ARunOfManyKernels) {
 
 TEST(Cancellation, AssignmentsHappenTogetherOrNotAtAll) {
   const Context lazy{{"EAGER", 0}};
-  const int64_t n = Tensor::ones({1}).device() == "INTERP" ? 16 : 256;
+  const int64_t n = interprets_kernels() ? 16 : 256;
   Tensor u = Tensor::zeros({n, n}).contiguous().realize(), v = Tensor::zeros({n, n}).contiguous().realize();
   const Tensor a = (Tensor::eye(n)).contiguous().realize();
   int done = 0, stopped = 0;

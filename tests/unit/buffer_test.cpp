@@ -190,9 +190,6 @@ struct CountingAllocator final : Allocator {
     --*live;
     ::operator delete(block);
   }
-  void copy_in(void*, const void*, size_t) override {}
-  void copy_out(void*, const void*, size_t) override {}
-  void copy(void*, const void*, size_t) override {}
   int* live;
   size_t most, held = 0;
 };

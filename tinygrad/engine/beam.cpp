@@ -235,7 +235,7 @@ bool Search::measure_own() {
   compile_one(own_);
   compiled_++;
   tg::compiled++;
-  trial_.emplace(axes.sink());
+  trial_.emplace(axes.sink(), device_);
   trial_->remember(own_.kernel);
   own_.seconds = trial_->time(own_.kernel, std::numeric_limits<double>::infinity());
   beam_.push_back(own_);
@@ -321,9 +321,11 @@ Opts Search::run() {
 
 bool searchable(const Kernel& kernel, Device& device, const Renderer& renderer, const CodegenOptions& options) {
   if (options.beam <= 0 || options.noopt || options.opts) return false;
-  if (!device.compiles() || !device.host_visible() || renderer.has_locals()) {
-    env::not_honoured("BEAM", str("got ", options.beam, " for ", device.kind(),
-                                  ", whose kernels cannot be timed here: the heuristic decides"));
+  if (!device.compiles() || !device.executes() || renderer.has_locals()) {
+    env::not_honoured(
+        "BEAM", str("got ", options.beam, " for ", device.kind(),
+                    renderer.has_locals() ? ", whose grids it does not search" : ", whose kernels cannot be timed here",
+                    ": the heuristic decides"));
     return false;
   }
   const KernelInfo& info = kernel.sink.arg<KernelInfo>();

@@ -98,6 +98,7 @@ std::shared_ptr<const Program> launchable(const Program& p, bool source) {
   out->vars = p.vars;
   out->estimates = p.estimates;
   out->binary = p.binary;
+  out->shared_bytes = p.shared_bytes;
   if (source) out->source = p.source;
   const UOp sizes[] = {p.thread_extent, p.global_size[0], p.global_size[1], p.global_size[2],
                        p.local_size[0], p.local_size[1],  p.local_size[2]};
@@ -208,6 +209,12 @@ class Compilation {
     return h;
   }
 
+  /// Loaded kernels run on any host device of their kind, but otherwise on the device that loaded them.
+  Hash128 loaded_key(Hash128 key) const {
+    if (!device_.queue().synchronous()) key.add(device_.name());
+    return key;
+  }
+
   /// Finds loaded kernels; of equal ones that are missing the first is compiled.
   void find_known() {
     const Hash128 base = base_key();
@@ -215,7 +222,7 @@ class Compilation {
     for (size_t i = 0; i < kernels_.size(); i++) {
       Hash128 key = base;
       key.add(kernels_[i]->key);
-      if ((out_[i] = cache().get(key)) && !(capture_ && out_[i]->program->source.empty())) continue;
+      if ((out_[i] = cache().get(loaded_key(key))) && !(capture_ && out_[i]->program->source.empty())) continue;
       if (auto [it, fresh] = first.try_emplace(key, i); fresh) missing_.push_back({key, i});
       else repeated_.emplace_back(i, it->second);
     }
@@ -271,7 +278,7 @@ class Compilation {
       const std::string& name = kernel.sink.arg<KernelInfo>().name;
       rethrow_with_context(name.empty() ? "a kernel" : "kernel " + name, metadata_ ? metadata_(m.kernel) : "");
     }
-    cache().put(m.key, out_[m.kernel]);
+    cache().put(loaded_key(m.key), out_[m.kernel]);
   }
 
   std::span<const KernelRef> kernels_;

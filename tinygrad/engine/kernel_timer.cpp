@@ -2,14 +2,15 @@
 #include "tinygrad/engine/kernel_timer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 
 #include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/math.h"
-#include "tinygrad/engine/replay.h"
+#include "tinygrad/engine/device_timer.h"
+#include "tinygrad/engine/launch_list.h"
+#include "tinygrad/runtime/transfers.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
@@ -165,7 +166,8 @@ bool runs_on_any_numbers(UOp sink) {
   return !(addresses && divides);  // all addresses are 0 then
 }
 
-Trial::Trial(UOp sink) : allocator_(make_host_allocator()), tolerance_(result_tolerance(sink)) {
+Trial::Trial(UOp sink, Device& device)
+    : device_(device), allocator_(device.allocator().uncounted()), tolerance_(result_tolerance(sink)) {
   const Loaded loaded(sink);
   std::vector<bool> read;
   for (UOp u : sink.toposort()) {
@@ -194,6 +196,7 @@ Trial::Trial(UOp sink) : allocator_(make_host_allocator()), tolerance_(result_to
   }
   for (size_t s = 0; s < params_.size(); s++) in_place_ |= params_[s].written && read[s];
   handles_.resize(params_.size());
+  offsets_.resize(params_.size());
   size_t total = 0;
   try {
     for (size_t s = 0; s < params_.size(); s++) {
@@ -201,28 +204,38 @@ Trial::Trial(UOp sink) : allocator_(make_host_allocator()), tolerance_(result_to
       if (!params_[s].bytes) continue;
       total += params_[s].bytes;
       if (const auto limit = static_cast<size_t>(env::MEMORY_LIMIT.get()) << 20; !limit || total <= limit)
-        params_[s].memory = handles_[s] = allocator_->allocate(params_[s].bytes);
+        params_[s].memory = handles_[s] = allocator_.allocate(params_[s].bytes);
       TG_CHECK(OutOfMemoryError, params_[s].memory, "[beam] got no memory for ", total, " bytes of scratch buffers");
       fill(s);
     }
   } catch (...) {
     for (Param& p : params_)
-      if (p.memory) allocator_->free(p.memory, p.bytes);
+      if (p.memory) allocator_.free(p.memory, p.bytes);
     throw;
   }
 }
 Trial::~Trial() {
   for (Param& p : params_)
-    if (p.memory) allocator_->free(p.memory, p.bytes);
+    if (p.memory) allocator_.free(p.memory, p.bytes);
 }
 
 void Trial::fill(size_t slot) {
   const Param& p = params_[slot];
-  fill_memory(allocator_->host_pointer(p.memory), p.bytes, p.dtype, noise(slot + 1), zeros_);
+  const uint64_t seed = noise(slot + 1);
+  if (device_.host_visible()) return fill_memory(allocator_.host_pointer(p.memory), p.bytes, p.dtype, seed, zeros_);
+  std::vector<char> values(p.bytes);
+  fill_memory(values.data(), p.bytes, p.dtype, seed, zeros_);
+  device_.transfers().copy_in({p.memory, 0}, values.data(), p.bytes);
 }
 void Trial::fill_written() {
   for (size_t s = 0; s < params_.size(); s++)
     if (params_[s].written && params_[s].memory) fill(s);
+}
+
+/// Returns what a parameter holds.
+void Trial::read(size_t slot, std::vector<char>* to) {
+  to->resize(params_[slot].bytes);
+  device_.transfers().copy_out(to->data(), {params_[slot].memory, 0}, to->size());
 }
 
 double Trial::launch(const CompiledKernel& kernel) {
@@ -236,34 +249,38 @@ double Trial::launch(const CompiledKernel& kernel) {
       }
   LaunchArgs args;
   args.buffers = handles_.data();
+  args.offsets = offsets_.data();
   args.nbuffers = static_cast<int>(handles_.size());
   args.vars = vars.data();
   args.nvars = static_cast<int>(vars.size());
-  args.thread_extent = thread_extent_of(p, vars);
-  const auto begin = std::chrono::steady_clock::now();
+  static_cast<LaunchSize&>(args) = launch_size_of(p, vars);
+  device_.wait();  // nothing else is timed
+  DeviceTimer timer(device_);
   kernel.executable->launch(args);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const auto [begin, end] = timer.stop();
+  return static_cast<double>(end - begin) * 1e-9;
 }
 
 void Trial::remember(const CompiledKernel& kernel) {
   fill_written();
   launch(kernel);
-  for (Param& p : params_)
-    if (p.written && p.memory) {
-      const auto* bytes = static_cast<const char*>(allocator_->host_pointer(p.memory));
-      p.want.assign(bytes, bytes + p.bytes);
-    }
+  for (size_t s = 0; s < params_.size(); s++)
+    if (params_[s].written && params_[s].memory) read(s, &params_[s].want);
 }
 
 bool Trial::agrees(const CompiledKernel& kernel, double* seconds) {
   fill_written();
   const double once = launch(kernel);
   if (seconds) *seconds = once;
-  for (const Param& p : params_)
-    if (p.written && p.memory &&
-        !results_agree(p.dtype, p.want.data(), allocator_->host_pointer(p.memory),
-                       static_cast<int64_t>(p.bytes) / p.dtype.itemsize(), tolerance_))
+  std::vector<char> got;
+  for (size_t s = 0; s < params_.size(); s++) {
+    const Param& p = params_[s];
+    if (!p.written || !p.memory) continue;
+    read(s, &got);
+    if (!results_agree(p.dtype, p.want.data(), got.data(), static_cast<int64_t>(p.bytes) / p.dtype.itemsize(),
+                       tolerance_))
       return false;
+  }
   return true;
 }
 

@@ -24,11 +24,11 @@ double mean_magnitude(DType dtype, const void* memory, int64_t n);
 /// Returns whether a kernel can run on random inputs: no store address and no division of indices depends on them.
 bool runs_on_any_numbers(UOp sink);
 
-/// Memory of the sizes of a kernel's parameters, filled with harmless values; variables at their maximum.
+/// Memory of a device in the sizes of a kernel's parameters, filled with harmless values; variables at their maximum.
 class Trial {
  public:
   /// Throws OutOfMemoryError where it does not fit.
-  explicit Trial(UOp sink);
+  Trial(UOp sink, Device& device);
   ~Trial();
   Trial(const Trial&) = delete;
   Trial& operator=(const Trial&) = delete;
@@ -53,11 +53,14 @@ class Trial {
   };
   void fill(size_t slot);
   void fill_written();
+  void read(size_t slot, std::vector<char>* to);
   double launch(const CompiledKernel& kernel);
 
-  std::unique_ptr<Allocator> allocator_;  // separate from the device's, whose statistics count the user's memory
+  Device& device_;
+  Allocator& allocator_;  // the statistics of the device's own count the user's memory
   std::vector<Param> params_;
   std::vector<void*> handles_;
+  std::vector<int64_t> offsets_;
   std::vector<std::pair<std::string, int64_t>> vars_;
   bool zeros_ = false;     ///< integers are addresses
   bool in_place_ = false;  ///< it reads what it writes

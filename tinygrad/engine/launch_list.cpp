@@ -2,33 +2,62 @@
 #include "tinygrad/engine/launch_list.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/profile.h"
 #include "tinygrad/engine/counters.h"
+#include "tinygrad/engine/device_timer.h"
 #include "tinygrad/engine/report.h"
 #include "tinygrad/engine/validate.h"
+#include "tinygrad/runtime/device.h"
+#include "tinygrad/runtime/transfers.h"
 
 namespace tg {
 
 bool buffers_overlap(const Buffer& a, const Buffer& b) {
   if (&a.base() == &b.base()) return a.offset() < b.offset() + b.nbytes() && b.offset() < a.offset() + a.nbytes();
   if (!a.is_allocated() || !b.is_allocated()) return false;
-  const auto at = reinterpret_cast<uintptr_t>(a.handle()), bt = reinterpret_cast<uintptr_t>(b.handle());
+  const bool addresses = a.device().handles_are_addresses();
+  if (addresses != b.device().handles_are_addresses()) return false;
+  if (!addresses && (&a.device() != &b.device() || a.handle() != b.handle())) return false;
+  const auto first_byte = [&](const Buffer& x) {
+    return addresses ? reinterpret_cast<uintptr_t>(x.handle()) : static_cast<uintptr_t>(x.offset());
+  };
+  const uintptr_t at = first_byte(a), bt = first_byte(b);
   return at < bt + static_cast<uintptr_t>(b.nbytes()) && bt < at + static_cast<uintptr_t>(a.nbytes());
 }
 
 bool launches_are_watched() { return env::DEBUG.get() >= 2 || profile::on() || env::VALIDATE_WITH_CPU; }
 
-int64_t thread_extent_of(const Program& p, std::span<const int64_t> values) {
-  if (!p.thread_extent) return 1;
-  if (p.thread_extent.is_const()) return static_cast<int64_t>(p.thread_extent.const_int());
+namespace {
+int64_t size_of(UOp expression, const Program& p, std::span<const int64_t> values) {
+  if (!expression) return 1;
+  if (expression.is_const()) return static_cast<int64_t>(expression.const_int());
   ArenaScope scope(*p.arena);
   std::vector<std::pair<UOp, UOp>> known;
-  for (UOp v : p.thread_extent.variables())
+  for (UOp v : expression.variables())
     for (size_t i = 0; i < p.vars.size(); i++)
       if (v.arg<ParamArg>().name == p.vars[i]) known.emplace_back(v, UOp::constant(ConstValue(values[i]), v.dtype()));
-  return static_cast<int64_t>(vmax(p.thread_extent.substitute(known)));
+  return static_cast<int64_t>(vmax(expression.substitute(known)));
+}
+}  // namespace
+
+LaunchSize launch_size_of(const Program& p, std::span<const int64_t> values) {
+  LaunchSize size;
+  size.thread_extent = size_of(p.thread_extent, p, values);
+  for (int k = 0; k < 3; k++) {
+    size.global[k] = size_of(p.global_size[k], p, values);
+    size.local[k] = size_of(p.local_size[k], p, values);
+  }
+  size.shared_bytes = p.shared_bytes;
+  return size;
+}
+
+bool has_symbolic_size(const Program& p) {
+  const auto symbolic = [](UOp u) { return u && !u.is_const(); };
+  return symbolic(p.thread_extent) || std::ranges::any_of(p.global_size, symbolic) ||
+         std::ranges::any_of(p.local_size, symbolic);
 }
 
 /// Returns the numbers of a call's buffers, with copies for the inputs that overlap an output.
@@ -80,10 +109,11 @@ Launch& LaunchList::append(const CompiledKernelRef& kernel, std::span<const uint
   l.nvalues = static_cast<uint32_t>(given.size());
   numbers.insert(numbers.end(), arguments.begin(), arguments.end());
   handles.resize(numbers.size(), nullptr);
+  offsets.resize(numbers.size(), 0);
   values.insert(values.end(), given.begin(), given.end());
   if (!kernel) return l;
   const Program& p = *kernel->program;
-  l.extent = thread_extent_of(p, given);
+  l.size = launch_size_of(p, given);
   if (!p.thread_extent) l.host = kernel->executable->host_kernel();
   if (l.host && &to == &launches) {
     direct_kernels++;
@@ -95,54 +125,96 @@ Launch& LaunchList::append(const CompiledKernelRef& kernel, std::span<const uint
 
 void LaunchList::bind() {
   for (size_t i = 0; i < numbers.size(); i++)
-    if (const BufferRef& b = buffers[numbers[i]]) handles[i] = b->ensure_allocated();
+    if (const BufferRef& b = buffers[numbers[i]]) {
+      handles[i] = b->ensure_allocated();
+      offsets[i] = b->handle_offset();
+    }
 }
 
-void LaunchList::launch(const Launch& l) const {
-  const bool timed = env::DEBUG.get() >= 2 || profile::on();
-  const int64_t begin = timed ? profile::now() : 0;
-  const auto buffer = [&](size_t k) -> Buffer& { return *buffers[numbers[l.arguments + k]]; };
-  static const std::string unnamed;
-  const std::string& metadata = l.call ? l.call->metadata : unnamed;
-  if (!l.kernel) {
-    Buffer &to = buffer(0), &from = buffer(1);
-    try {
-      to.copy_from(from);
-    } catch (const Error&) {
-      rethrow_with_context(str("a copy from ", from.device_name(), " to ", to.device_name()), metadata);
-    }
-    if (timed) report_copy(to, from, begin);
-    return;
-  }
+LaunchArgs LaunchList::arguments_of(const Launch& l) const {
   LaunchArgs args;
+  static_cast<LaunchSize&>(args) = l.size;
   args.buffers = handles.data() + l.arguments;
+  args.offsets = offsets.data() + l.arguments;
   args.nbuffers = static_cast<int>(l.nbuffers);
   args.vars = values.data() + l.values;
   args.nvars = static_cast<int>(l.nvalues);
-  args.thread_extent = l.extent;
+  return args;
+}
+
+void LaunchList::add_accesses(const Launch& l, std::vector<MemoryAccess>* to) const {
+  for (size_t k = 0; k < l.nbuffers; k++) {
+    Buffer& b = *buffers[numbers[l.arguments + k]];
+    const MemoryPlace at = b.place();
+    const auto begin = static_cast<int64_t>(at.offset);
+    to->push_back({at.block, begin, begin + b.nbytes(), writes_buffer(l.kernel, k)});
+  }
+}
+
+void LaunchList::launch(const Launch& l) const {
+  if (l.kernel) launch_kernel(l);
+  else launch_copy(l);
+}
+
+namespace {
+const std::string& metadata_of(const Launch& l) {
+  static const std::string unnamed;
+  return l.call ? l.call->metadata : unnamed;
+}
+bool launches_are_timed() { return env::DEBUG.get() >= 2 || profile::on(); }
+}  // namespace
+
+void LaunchList::launch_copy(const Launch& l) const {
+  Buffer &to = *buffers[numbers[l.arguments]], &from = *buffers[numbers[l.arguments + 1]];
+  const int64_t begin = profile::now();
+  try {
+    to.copy_from(from);
+    if (!launches_are_timed()) return;
+    to.device().wait();
+  } catch (const Error&) {
+    rethrow_with_context(str("a copy from ", from.device_name(), " to ", to.device_name()), metadata_of(l));
+  }
+  report_copy(to, from, begin);
+}
+
+/// Enqueues a kernel behind the copies of its buffers.
+void LaunchList::enqueue(const Launch& l, Device& device) const {
+  const LaunchArgs args = arguments_of(l);
+  if (l.size.is_empty()) return;
+  std::vector<MemoryAccess> accesses;
+  if (device.transfers().ordered()) add_accesses(l, &accesses);
+  const auto lock = device.transfers().before_launch(accesses);
+  l.kernel->executable->launch(args);
+}
+
+void LaunchList::launch_kernel(const Launch& l) const {
+  const auto buffer = [&](size_t k) -> Buffer& { return *buffers[numbers[l.arguments + k]]; };
+  Device& device = buffer(0).device();
+  std::optional<DeviceTimer> timer;
+  TimeSpan time;
   std::vector<Buffer*> touched;
   if (env::VALIDATE_WITH_CPU)
     for (size_t k = 0; k < l.nbuffers; k++) touched.push_back(&buffer(k));
   try {
-    auto again = Validation::begin(*l.call, touched, {args.vars, l.nvalues});
-    l.kernel->executable->launch(args);
+    auto again = Validation::begin(*l.call, touched, {values.data() + l.values, l.nvalues});
+    if (launches_are_timed()) timer.emplace(device);
+    enqueue(l, device);
+    if (timer) time = timer->stop();
     if (again) again->compare(*l.kernel->program, touched);
-  } catch (const std::exception&) { rethrow_with_context("kernel " + l.kernel->program->name, metadata); }
-  if (timed) report_kernel(*l.kernel->program, *l.call, buffer(0).device_name(), begin);
+  } catch (const std::exception&) { rethrow_with_context("kernel " + l.kernel->program->name, metadata_of(l)); }
+  if (timer) report_kernel(*l.kernel->program, *l.call, device.name(), time);
 }
 
-namespace {
-void count(const LaunchList& list, const Launch& l) {
+void LaunchList::count(const Launch& l) const {
   if (l.kernel) {
     GlobalCounters::kernels++;
     GlobalCounters::ops += static_cast<int64_t>(l.kernel->program->estimates.ops);
     GlobalCounters::mem += static_cast<int64_t>(l.kernel->program->estimates.mem);
   } else if (l.call) {
     GlobalCounters::copies++;
-    GlobalCounters::mem += list.buffers[list.numbers[l.arguments]]->nbytes();
+    GlobalCounters::mem += buffers[numbers[l.arguments]]->nbytes();
   }
 }
-}  // namespace
 
 void LaunchList::count_direct() const {
   GlobalCounters::kernels += direct_kernels;
@@ -154,6 +226,7 @@ void LaunchList::run(size_t begin, size_t end, Cancellation::Hold& hold, const c
   const bool stoppable = static_cast<bool>(Cancellation::current());
   void* const* arguments = handles.data();
   const int64_t* vars = values.data();
+  Queue* pending = nullptr;
   for (size_t i = begin; i < end; i++) {
     const Launch& l = launches[i];
     if (stoppable && i <= irreversible) [[unlikely]] {
@@ -163,10 +236,19 @@ void LaunchList::run(size_t begin, size_t end, Cancellation::Hold& hold, const c
     if (l.host && direct) {
       l.host(arguments + l.arguments, vars + l.values, 0, 1);
     } else {
-      count(*this, l);
+      count(l);
       launch(l);
+      flush_others(&pending, l);
     }
   }
+  if (pending) pending->flush();
+}
+
+/// Keeps `pending` the queue with the latest commands, and hands those of another one before it to their device.
+void LaunchList::flush_others(Queue** pending, const Launch& l) const {
+  Queue& queue = buffers[numbers[l.arguments]]->device().queue();
+  if (*pending && *pending != &queue) (*pending)->flush();
+  *pending = queue.synchronous() ? nullptr : &queue;
 }
 
 }  // namespace tg

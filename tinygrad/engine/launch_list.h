@@ -10,6 +10,7 @@
 #include "tinygrad/base/cancellation.h"
 #include "tinygrad/engine/compile.h"
 #include "tinygrad/runtime/buffer.h"
+#include "tinygrad/runtime/queue_order.h"
 #include "tinygrad/schedule/schedule.h"
 
 namespace tg {
@@ -19,7 +20,7 @@ struct Launch {
   HostKernel host = nullptr;           ///< a host kernel without a THREAD range is called directly
   uint32_t arguments = 0, values = 0;  ///< where its buffers and the values of its variables begin in the list
   uint32_t nbuffers = 0, nvalues = 0;
-  int64_t extent = 1;                        ///< of the THREAD range
+  LaunchSize size;                           ///< THREAD range, grid
   CompiledKernelRef kernel;                  ///< empty: a copy of the second buffer to the first
   std::shared_ptr<const ScheduleCall> call;  ///< for reports; empty: a copy made because an input overlaps an output
   std::string device;                        ///< of the kernel
@@ -32,12 +33,15 @@ inline bool writes_buffer(const CompiledKernelRef& kernel, size_t k) {
 inline bool reads_buffer(const CompiledKernelRef& kernel, size_t k) {
   return kernel ? kernel->program->reads[k] : k == 1;
 }
-/// Whether two buffers have bytes in common, whoever allocated them; memory that is not allocated is its own.
+/// Whether two buffers have bytes in common, whoever allocated them; memory that is not allocated is its own. Handles
+/// are compared as addresses only where they are.
 bool buffers_overlap(const Buffer& a, const Buffer& b);
 /// Whether launches are timed or validated, and so run one at a time.
 bool launches_are_watched();
-/// The size of the THREAD range of a program under these values of its variables.
-int64_t thread_extent_of(const Program& p, std::span<const int64_t> values);
+/// THREAD range, grid and shared memory of a program under these values of its variables.
+LaunchSize launch_size_of(const Program& p, std::span<const int64_t> values);
+/// Whether variables decide on it.
+bool has_symbolic_size(const Program& p);
 
 class LaunchList {
  public:
@@ -60,6 +64,12 @@ class LaunchList {
   void run(size_t begin, size_t end, Cancellation::Hold& hold, const char* what, bool direct) const;
   /// Runs one launch through its device, reporting it.
   void launch(const Launch& l) const;
+  /// What a launch is given; borrowed from the list.
+  LaunchArgs arguments_of(const Launch& l) const;
+  /// The bytes of device memory that launches touch.
+  void add_accesses(const Launch& l, std::vector<MemoryAccess>* to) const;
+  /// Counts a launch that something else than run() has made.
+  void count(const Launch& l) const;
   /// Counts launches that are called directly as all of `launches` once.
   void count_direct() const;
 
@@ -67,12 +77,17 @@ class LaunchList {
   std::vector<Launch> launches;
   std::vector<uint32_t> numbers;   ///< by argument: of its buffer
   std::vector<void*> handles;      ///< by argument
+  std::vector<int64_t> offsets;    ///< by argument: of its first byte from the handle
   std::vector<int64_t> values;     ///< of variables
   size_t irreversible = SIZE_MAX;  ///< the first launch that changes what was there before
   double direct_ops = 0, direct_mem = 0;
   int64_t direct_kernels = 0;
 
  private:
+  void launch_copy(const Launch& l) const;
+  void launch_kernel(const Launch& l) const;
+  void enqueue(const Launch& l, Device& device) const;
+  void flush_others(Queue** pending, const Launch& l) const;
   std::vector<uint32_t> copied_inputs(const Schedule& s, size_t c, const CompiledKernelRef& kernel,
                                       std::vector<Launch>& to);
 };

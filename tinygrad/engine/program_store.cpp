@@ -15,8 +15,9 @@
 
 namespace tg {
 namespace {
-constexpr uint32_t kMagic = 0x33504754;  // "TGP3"
+constexpr uint32_t kMagic = 0x34504754;  // "TGP4"
 constexpr const char* kTable = "program";
+constexpr size_t kSizes = 7;  // THREAD range, grid, group
 
 struct Search {
   const void* address;
@@ -78,10 +79,13 @@ std::shared_ptr<Program> read_program(ByteReader& r) {
   {
     ArenaScope scope(*p->arena);
     const UOps roots = read_graph(r);
-    r.check(roots.size() == 1 && (!roots[0] || is_size_expression(roots[0])),
-            "an extent that is no integer expression");
-    p->thread_extent = roots[0];
+    r.check(roots.size() == kSizes, "another number of sizes");
+    for (size_t i = 0; i < kSizes; i++) {
+      r.check(!roots[i] || is_size_expression(roots[i]), "a size that is no integer expression");
+      (i == 0 ? p->thread_extent : i < 4 ? p->global_size[i - 1] : p->local_size[i - 4]) = roots[i];
+    }
   }
+  p->shared_bytes = r.value<int64_t>();
   p->estimates = r.value<Estimates>();
   const std::string binary = r.text();
   r.check(r.left() == 0 && !binary.empty(), "more or less than a program");
@@ -122,8 +126,12 @@ void store_program(const std::string& key, const Program& p) {
   write_opts(w, p.applied_opts);
   {
     ArenaScope scope(*p.arena);
-    write_graph(w, {p.thread_extent});
+    UOps sizes{p.thread_extent};
+    sizes.insert(sizes.end(), std::begin(p.global_size), std::end(p.global_size));
+    sizes.insert(sizes.end(), std::begin(p.local_size), std::end(p.local_size));
+    write_graph(w, sizes);
   }
+  w.value(p.shared_bytes);
   w.value(p.estimates);
   w.text({reinterpret_cast<const char*>(p.binary.data()), p.binary.size()});
   disk_cache::put(kTable, key, w.bytes);

@@ -6,7 +6,9 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/profile.h"
 #include "tinygrad/engine/counters.h"
+#include "tinygrad/engine/launch_batches.h"
 #include "tinygrad/engine/replay_merge.h"
+#include "tinygrad/runtime/device.h"
 #include "tinygrad/schedule/memory.h"
 
 namespace tg {
@@ -53,7 +55,7 @@ std::vector<uint32_t> Replay::add_launches(const MergedRuns& m) {
     call_of.resize(list_.launches.size(), static_cast<uint32_t>(c));
     for (size_t v = 0; v < m.variables[c].size(); v++)
       if (m.variables[c][v] >= 0) var_patches_.emplace_back(m.variables[c][v], first_value + static_cast<uint32_t>(v));
-    if (kernel && !m.constant_call[c] && kernel->program->thread_extent && !kernel->program->thread_extent.is_const())
+    if (kernel && !m.constant_call[c] && has_symbolic_size(*kernel->program))
       symbolic_.push_back(static_cast<uint32_t>(list_.launches.size()) - 1);
   }
   return call_of;
@@ -159,7 +161,11 @@ void Replay::allocate() {
 void Replay::bind_buffer(size_t b, const BufferRef& to) {
   list_.buffers[b] = to;
   void* handle = to->ensure_allocated();
-  for (uint32_t p : positions_[b]) list_.handles[p] = handle;
+  const int64_t offset = to->handle_offset();
+  for (uint32_t p : positions_[b]) {
+    list_.handles[p] = handle;
+    list_.offsets[p] = offset;
+  }
 }
 
 /// Binds an input, or a copy of it where the launches write to some of its memory elsewhere.
@@ -189,7 +195,24 @@ void Replay::run_launches(int threads, bool watched) {
         run_concurrently(g, threads, hold);
         next = g.end;
       }
+  const bool batched = !watched && env::JIT.get() != 2;
+  if (batched && !batches_) batches_ = record_batches(list_);
+  if (batched)
+    for (const auto& batch : *batches_) {
+      if (batch->begin() < next) continue;  // a group of host kernels comes later
+      list_.run(next, batch->begin(), hold, "replay", true);
+      submit(*batch, hold);
+      next = batch->end();
+    }
   list_.run(next, list_.launches.size(), hold, "replay", !watched);
+}
+
+/// Submits a batch; a request to stop is noticed before it.
+void Replay::submit(LaunchBatch& batch, Cancellation::Hold& hold) {
+  if (batch.begin() <= list_.irreversible) Cancellation::check("replay");
+  if (batch.begin() <= list_.irreversible && list_.irreversible < batch.end()) hold.begin();
+  batch.submit(list_);
+  list_.buffers[list_.numbers_of(list_.launches[batch.begin()])[0]]->device().queue().flush();
 }
 
 void Replay::note_writes() const {
@@ -216,7 +239,7 @@ void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> o
   for (auto [index, at] : var_patches_) list_.values[at] = vars[static_cast<size_t>(index)];
   for (uint32_t i : symbolic_) {
     Launch& l = list_.launches[i];
-    l.extent = thread_extent_of(*l.kernel->program, {list_.values.data() + l.values, l.nvalues});
+    l.size = launch_size_of(*l.kernel->program, {list_.values.data() + l.values, l.nvalues});
   }
   profile::Span span(profile::kHost, "replay");
   const bool watched = launches_are_watched();

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ namespace tg {
 class ByteReader;
 class ByteWriter;
 struct MergedRuns;
+class LaunchBatch;
 
 /// One run of a schedule, as it happened.
 struct RecordedRun {
@@ -94,6 +96,7 @@ class Replay {
   void bind_buffer(size_t number, const BufferRef& to);
   void unbind_given();
   void run_launches(int threads, bool watched);
+  void submit(LaunchBatch& batch, Cancellation::Hold& hold);
   void run_concurrently(LaunchGroup& s, int threads, Cancellation::Hold& hold);
   void note_writes() const;
   bool is_disjoint() const;
@@ -102,7 +105,8 @@ class Replay {
   std::vector<Launch> constant_launches_;  // pruned: again when what they read was written
   WriteWatch constant_sources_;            // what they read
   std::vector<LaunchGroup> parallel_;
-  std::vector<std::vector<uint32_t>> positions_;  // by buffer: arguments that are it
+  std::optional<std::vector<std::unique_ptr<LaunchBatch>>> batches_;  // recorded by the first run
+  std::vector<std::vector<uint32_t>> positions_;                      // by buffer: arguments that are it
   std::vector<std::pair<int, uint32_t>> var_patches_;
   std::vector<uint32_t> symbolic_;  // launches whose extent follows from variables
   std::vector<int32_t> input_number_, output_number_;

@@ -5,6 +5,7 @@
 
 #include "tinygrad/base/contains.h"
 #include "tinygrad/base/env.h"
+#include "tinygrad/engine/launch_batches.h"
 #include "tinygrad/engine/program_store.h"
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/runtime/cpu_detect.h"
@@ -50,6 +51,7 @@ void write_program(ByteWriter& w, const Program& p, const std::string& device) {
   for (UOp u : p.local_size) roots.push_back(u);
   if (!d.compiles()) roots.insert(roots.end(), p.insts.begin(), p.insts.end());
   write_graph(w, roots);
+  w.value(p.shared_bytes);
   w.text({reinterpret_cast<const char*>(p.binary.data()), d.compiles() ? p.binary.size() : 0});
 }
 
@@ -117,6 +119,7 @@ CompiledKernelRef read_program(ByteReader& r) {
   p->estimates = r.value<Estimates>();
   r.check(r.flag() == d.compiles(), "code of another kind than the device takes");
   read_graphs(r, *p);
+  p->shared_bytes = r.value<int64_t>();
   const std::string code = r.text();
   p->binary.assign(code.begin(), code.end());
   auto k = std::make_shared<CompiledKernel>();
@@ -299,8 +302,11 @@ class Replay::Reader {
     } catch (const InternalError&) { r_.check(false, "an extent that is no number"); }
     Launch& l = list_.launches.back();
     l.device = r_.text();
-    r_.check(l.extent >= 0 && l.extent < int64_t{1} << 31, "an extent out of range");
-    if (kernel && kernel->program->thread_extent && !kernel->program->thread_extent.is_const())
+    const auto in_range = [](int64_t n) { return n >= 0 && n < int64_t{1} << 31; };
+    r_.check(in_range(l.size.thread_extent) && std::ranges::all_of(l.size.global, in_range) &&
+                 std::ranges::all_of(l.size.local, in_range),
+             "an extent out of range");
+    if (kernel && has_symbolic_size(*kernel->program))
       p_.symbolic_.push_back(static_cast<uint32_t>(list_.launches.size()) - 1);
   }
 

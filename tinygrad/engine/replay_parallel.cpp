@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tinygrad/engine/launch_batches.h"
 #include "tinygrad/engine/replay.h"
+#include "tinygrad/runtime/device.h"
 #include "tinygrad/runtime/thread_pool.h"
 
 namespace tg {
@@ -24,7 +26,8 @@ std::vector<LaunchUse> Replay::uses() const {
   for (size_t b = 0; b < n; b++) {
     if (!buffers[b] || given[b]) continue;
     const Buffer& buffer = *buffers[b];
-    if (buffer.is_allocated()) {  // by address: memory of others may have several Buffers
+    if (buffer.is_allocated() &&
+        buffer.device().handles_are_addresses()) {  // by address: memory of others may have several Buffers
       const auto at = static_cast<int64_t>(reinterpret_cast<uintptr_t>(buffer.handle()));
       bytes[b] = {0, at, at + buffer.nbytes(), false};
     } else {

@@ -22,9 +22,8 @@ const char* color(const char* code) {
 }
 }  // namespace
 
-void report_kernel(const Program& p, const ScheduleCall& call, const std::string& device, int64_t begin) {
-  Device::get(device).wait();
-  const int64_t end = profile::now();
+void report_kernel(const Program& p, const ScheduleCall& call, const std::string& device, TimeSpan time) {
+  const auto [begin, end] = time;
   GlobalCounters::nanoseconds += end - begin;
   if (profile::on())
     profile::record(device, p.name, begin, end,

@@ -1,13 +1,15 @@
 /// \file Lines printed under DEBUG: two per run (1), one per kernel or copy (2); the same as events under PROFILE; what
 /// errors say of kernels.
 #pragma once
+#include "tinygrad/engine/device_timer.h"
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/schedule/schedule.h"
 
 namespace tg {
 
-/// Waits for what was launched at `begin` (nanoseconds); counts, prints and records its time.
-void report_kernel(const Program& p, const ScheduleCall& call, const std::string& device, int64_t begin);
+/// Counts, prints and records the time of a launch.
+void report_kernel(const Program& p, const ScheduleCall& call, const std::string& device, TimeSpan time);
+/// Prints and records a copy that began at `begin` (nanoseconds) and ends now.
 void report_copy(const Buffer& dst, const Buffer& src, int64_t begin);
 /// Prints what a run is about to allocate, and the peak it leads to.
 void report_memory(const Schedule& s);

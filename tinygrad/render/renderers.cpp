@@ -1,32 +1,39 @@
-/// \file The list of renderers.
+/// \file The renderers of the library: one line per language. A static library drops files that nobody refers to, so
+/// they are a list and no static objects.
 #include "tinygrad/render/renderers.h"
 
+#include <mutex>
+
+#include "tinygrad/base/registry.h"
 #include "tinygrad/render/cstyle/cstyle.h"
 #include "tinygrad/render/listing.h"
 #include "tinygrad/render/llvmir/llvmir.h"
 
 namespace tg {
 namespace {
-struct Entry {
-  const char* name;
-  std::unique_ptr<Renderer> (*make)(const Target&);
-};
+Registry<RendererFactory>& registry() {
+  static auto* instance = new Registry<RendererFactory>;
+  return *instance;
+}
 template <class R> std::unique_ptr<Renderer> make(const Target& t) { return std::make_unique<R>(t); }
-constexpr Entry kRenderers[] = {
-    {"LLVM", make<LlvmRenderer>},
-    {"CLANG", make<ClangRenderer>},
-    {"INTERP", make<ListingRenderer>},
-};
+
+void register_builtin_renderers() {
+  register_renderer("LLVM", make<LlvmRenderer>);
+  register_renderer("CLANG", make<ClangRenderer>);
+  register_renderer("INTERP", make<ListingRenderer>);
+}
 }  // namespace
 
+void register_renderer(std::string name, RendererFactory make, const char* file, int line) {
+  registry().add(std::move(name), 0, std::move(make), file, line);
+}
+
 std::unique_ptr<Renderer> make_renderer(const Target& target) {
-  std::string known;
-  for (const Entry& e : kRenderers) {
-    if (target.renderer == e.name) return e.make(target);
-    known += str(known.empty() ? "" : ", ", e.name);
-  }
-  throw DeviceError(
-      str("[renderer] got ", target.renderer.empty() ? "no name" : target.renderer, ", expected one of ", known));
+  static std::once_flag once;
+  std::call_once(once, register_builtin_renderers);
+  if (const auto* entry = registry().find(target.renderer)) return entry->value(target);
+  throw DeviceError(str("[renderer] got ", target.renderer.empty() ? "no name" : target.renderer, ", expected one of ",
+                        registry().names()));
 }
 
 }  // namespace tg

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <cstring>
 #include <list>
 #include <mutex>
 #include <unordered_map>
@@ -32,9 +31,6 @@ class HostAllocator final : public Allocator {
     if (bytes >= kHugePage) munmap(block, mapped(bytes));
     else std::free(block);
   }
-  void copy_in(void* dst, const void* src, size_t n) override { std::memcpy(dst, src, n); }
-  void copy_out(void* dst, const void* src, size_t n) override { std::memcpy(dst, src, n); }
-  void copy(void* dst, const void* src, size_t n) override { std::memmove(dst, src, n); }
   void* host_pointer(void* block) const override { return block; }
 
  private:
@@ -148,6 +144,17 @@ LruAllocator::~LruAllocator() {
   free_cache();
 }
 
+/// Allocates what was counted as used; it is not any more when the device throws.
+void* LruAllocator::allocate_counted(size_t bytes) {
+  try {
+    return inner_->allocate(bytes);
+  } catch (...) {
+    std::lock_guard lock(state_->mutex);
+    state_->stats.used -= static_cast<int64_t>(bytes);
+    throw;
+  }
+}
+
 void* LruAllocator::allocate(size_t bytes) {
   TG_CHECK(OutOfMemoryError, bytes <= static_cast<size_t>(INT64_MAX), "[allocate] got a size of ", bytes, " bytes");
   const bool caching = static_cast<bool>(env::LRU);
@@ -176,7 +183,7 @@ void* LruAllocator::allocate(size_t bytes) {
       before = s;
     }
     if (fits) {
-      void* block = inner_->allocate(bytes);
+      void* block = allocate_counted(bytes);
       std::lock_guard lock(state_->mutex);
       MemoryStats& s = state_->stats;
       if (block) {

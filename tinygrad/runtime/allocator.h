@@ -8,20 +8,17 @@
 
 namespace tg {
 
-/// Raw memory of a device. A block is an opaque handle: a plain address where memory is host visible. Thread-safe.
+/// Raw memory of a device. A block is an opaque handle: a plain address where memory is host visible. What it holds is
+/// copied by the device's queues. Thread-safe.
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  /// Returns a block of at least `bytes` bytes with undefined contents, aligned to 64 bytes or more; nullptr when
-  /// memory is exhausted.
+  /// Returns a block of at least `bytes` > 0 bytes with undefined contents, aligned to 64 bytes or more; nullptr when
+  /// memory is exhausted. Throws OutOfMemoryError for a size that the device never gives, DeviceError when it failed.
   virtual void* allocate(size_t bytes) = 0;
+  /// Commands in queues may still use the block: the device keeps the memory until they are done. No error when the
+  /// device has failed.
   virtual void free(void* block, size_t bytes) noexcept = 0;
-  virtual void copy_in(void* dst, const void* src, size_t n) = 0;
-  virtual void copy_out(void* dst, const void* src, size_t n) = 0;
-  /// Copies within this device.
-  virtual void copy(void* dst, const void* src, size_t n) = 0;
-  /// Returns the handle of the part of `block` that starts at `offset`.
-  virtual void* offset(void* block, size_t offset) { return static_cast<char*>(block) + offset; }
   /// Returns the address at which the host reads and writes the block, or nullptr.
   virtual void* host_pointer(void* block) const {
     (void)block;
@@ -52,12 +49,10 @@ class LruAllocator final : public Allocator {
   /// Never returns nullptr: empties the cache, retries, then throws OutOfMemoryError with the sizes involved.
   void* allocate(size_t bytes) override;
   void free(void* block, size_t bytes) noexcept override;
-  void copy_in(void* dst, const void* src, size_t n) override { inner_->copy_in(dst, src, n); }
-  void copy_out(void* dst, const void* src, size_t n) override { inner_->copy_out(dst, src, n); }
-  void copy(void* dst, const void* src, size_t n) override { inner_->copy(dst, src, n); }
-  void* offset(void* block, size_t offset) override { return inner_->offset(block, offset); }
   void* host_pointer(void* block) const override { return inner_->host_pointer(block); }
 
+  /// Returns the allocator behind the cache, whose blocks are not counted.
+  Allocator& uncounted() { return *inner_; }
   /// Returns the cached blocks to the system.
   void free_cache() noexcept;
   void set_cache_limit(int64_t bytes);
@@ -68,6 +63,7 @@ class LruAllocator final : public Allocator {
 
  private:
   struct State;
+  void* allocate_counted(size_t bytes);
   std::unique_ptr<Allocator> inner_;
   std::unique_ptr<State> state_;
 };

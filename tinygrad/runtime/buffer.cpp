@@ -10,6 +10,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/runtime/device.h"
+#include "tinygrad/runtime/transfers.h"
 #include "tinygrad/runtime/write_watch.h"
 #include "tinygrad/uop/uop.h"
 
@@ -61,7 +62,25 @@ BufferRef Buffer::view(int64_t size, DType dtype, int64_t byte_offset) {
 
 Buffer::~Buffer() {
   void* block = handle_.load(std::memory_order_acquire);
-  if (block && !external_ && nbytes_ > 0) device_->allocator().free(block, static_cast<size_t>(nbytes_));
+  if (block && !external_) free_block(block);
+}
+
+/// Returns the bytes to allocate. Kernels take a handle of empty buffers, too, which they never read: where it need not
+/// be one of the device's, it is the address of a static block.
+size_t Buffer::block_bytes() const {
+  if (nbytes_ > 0) return static_cast<size_t>(nbytes_);
+  return device_->handles_are_addresses() ? 0 : sizeof empty_block;
+}
+void Buffer::free_block(void* block) noexcept {
+  if (const size_t bytes = block_bytes()) device_->allocator().free(block, bytes);
+}
+void* Buffer::handle_of(void* block) const {
+  return block && offset_ && device_->handles_are_addresses() ? static_cast<char*>(block) + offset_ : block;
+}
+int64_t Buffer::handle_offset() const { return device_->handles_are_addresses() ? 0 : offset_; }
+MemoryPlace Buffer::place() {
+  ensure_allocated();
+  return {base().handle_.load(std::memory_order_acquire), static_cast<size_t>(offset_)};
 }
 
 const std::string& Buffer::device_name() const { return device_->name(); }
@@ -76,31 +95,29 @@ void* Buffer::ensure_allocated() {
       const int64_t most = env::MAX_BUFFER_SIZE.get();
       TG_CHECK(OutOfMemoryError, most <= 0 || b.size_ <= most, "[buffer] got ", b.size_,
                " elements, MAX_BUFFER_SIZE allows ", most);
-      block = b.nbytes_ > 0 ? device_->allocator().allocate(static_cast<size_t>(b.nbytes_)) : empty_block;
+      const size_t bytes = b.block_bytes();
+      block = bytes ? device_->allocator().allocate(bytes) : empty_block;
       b.handle_.store(block, std::memory_order_release);
     }
   }
-  return offset_ ? device_->allocator().offset(block, static_cast<size_t>(offset_)) : block;
+  return handle_of(block);
 }
 
-void* Buffer::handle() const {
-  void* block = base().handle_.load(std::memory_order_acquire);
-  return block && offset_ ? device_->allocator().offset(block, static_cast<size_t>(offset_)) : block;
-}
+void* Buffer::handle() const { return handle_of(base().handle_.load(std::memory_order_acquire)); }
 
 void* Buffer::data() {
   if (!device_->host_visible()) return nullptr;
-  void* block = ensure_allocated();
+  const MemoryPlace at = place();
   device_->wait();
-  return device_->allocator().host_pointer(block);
+  return static_cast<char*>(device_->allocator().host_pointer(at.block)) + at.offset;
 }
 
 void Buffer::copy_in(std::span<const std::byte> bytes) {
   TG_CHECK(ShapeError, static_cast<int64_t>(bytes.size()) == nbytes_, "[copy_in] got ", bytes.size(),
            " bytes, expected ", nbytes_);
-  void* block = ensure_allocated();
+  const MemoryPlace at = place();
   write_watch::note(*this);
-  if (nbytes_) device_->allocator().copy_in(block, bytes.data(), bytes.size());
+  if (nbytes_) device_->transfers().copy_in(at, bytes.data(), bytes.size());
 }
 
 void Buffer::copy_out(std::span<std::byte> bytes) {
@@ -108,35 +125,45 @@ void Buffer::copy_out(std::span<std::byte> bytes) {
            " bytes, expected ", nbytes_);
   TG_CHECK(DeviceError, is_allocated() || device_->has_contents() || nbytes_ == 0, "[copy_out] got a buffer of ",
            nbytes_, " bytes on ", device_name(), " that was never written");
-  void* block = ensure_allocated();
-  if (nbytes_) device_->allocator().copy_out(bytes.data(), block, bytes.size());
+  const MemoryPlace at = place();
+  if (nbytes_) device_->transfers().copy_out(bytes.data(), at, bytes.size());
 }
 
 void Buffer::copy_from(Buffer& source) {
   TG_CHECK(ShapeError, source.nbytes_ == nbytes_, "[copy] got ", source.nbytes_, " bytes, expected ", nbytes_);
   TG_CHECK(DeviceError, source.is_allocated() || source.device_->has_contents() || nbytes_ == 0,
            "[copy] got a buffer of ", nbytes_, " bytes on ", source.device_name(), " that was never written");
-  void *from = source.ensure_allocated(), *to = ensure_allocated();
+  const MemoryPlace from = source.place(), to = place();
   write_watch::note(*this);
   if (nbytes_ == 0) return;
   const auto n = static_cast<size_t>(nbytes_);
-  if (device_ == source.device_) return device_->allocator().copy(to, from, n);
-  if (void* host = source.data()) return device_->allocator().copy_in(to, host, n);
-  if (device_->host_visible() && device_->computes()) return source.device_->allocator().copy_out(data(), from, n);
+  if (device_ == source.device_) return copy_within(to, from);
+  if (void* host = source.data()) return device_->transfers().copy_in(to, host, n);
+  if (device_->host_visible() && device_->computes()) return source.device_->transfers().copy_out(data(), from, n);
   constexpr size_t kPiece = size_t{16} << 20;
   std::vector<std::byte> staging(std::min(n, kPiece));
   for (size_t at = 0; at < n; at += kPiece) {
     const size_t piece = std::min(kPiece, n - at);
-    source.device_->allocator().copy_out(staging.data(), source.device_->allocator().offset(from, at), piece);
-    device_->allocator().copy_in(device_->allocator().offset(to, at), staging.data(), piece);
+    source.device_->transfers().copy_out(staging.data(), {from.block, from.offset + at}, piece);
+    device_->transfers().copy_in({to.block, to.offset + at}, staging.data(), piece);
   }
+}
+
+/// Copies within the device; through other memory where the two places overlap and the device has no memmove.
+void Buffer::copy_within(MemoryPlace to, MemoryPlace from) {
+  const auto n = static_cast<size_t>(nbytes_);
+  const bool overlap = to.block == from.block && to.offset < from.offset + n && from.offset < to.offset + n;
+  if (!overlap || device_->queue().synchronous()) return device_->transfers().copy(to, from, n);
+  const BufferRef other = create(device_name(), size_, dtype_);
+  device_->transfers().copy(other->place(), from, n);
+  device_->transfers().copy(to, other->place(), n);
 }
 
 void Buffer::deallocate() {
   if (is_view() || external_) return;
   std::lock_guard lock(mutex_);
   void* block = handle_.exchange(nullptr, std::memory_order_acq_rel);
-  if (block && nbytes_ > 0) device_->allocator().free(block, static_cast<size_t>(nbytes_));
+  if (block) free_block(block);
 }
 
 std::ostream& operator<<(std::ostream& os, const Buffer& b) {

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "tinygrad/base/dtype.h"
+#include "tinygrad/runtime/queue.h"
 
 namespace tg {
 class UOp;
@@ -50,18 +51,24 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   void set_made_by(const char* operation) { made_by_ = operation; }
 
   bool is_allocated() const { return base().handle_.load(std::memory_order_acquire) != nullptr; }
-  /// Allocates on the first call and returns the device handle. Thread-safe. Throws OutOfMemoryError.
+  /// Allocates on the first call and returns the handle, as LaunchArgs::buffers has it: of the first byte where handles
+  /// are addresses, else of the allocation. Thread-safe. Throws OutOfMemoryError.
   void* ensure_allocated();
-  /// Returns the device handle, nullptr while unallocated.
+  /// Returns the handle, nullptr while unallocated.
   void* handle() const;
+  /// Returns the bytes from the handle to the first byte: 0 where handles are addresses, else offset().
+  int64_t handle_offset() const;
+  /// Returns where the memory is, allocating it.
+  MemoryPlace place();
   /// Returns the host address where memory is host visible (allocating it), else nullptr.
   void* data();
 
   /// Copies exactly nbytes() from or to the host; throws ShapeError for another size. Reading an unallocated buffer
-  /// throws DeviceError.
+  /// throws DeviceError. Reading waits for the commands that write the buffer; writing waits for nothing, and `bytes`
+  /// may change when it returns.
   void copy_in(std::span<const std::byte> bytes);
   void copy_out(std::span<std::byte> bytes);
-  /// Copies from a buffer of the same nbytes() on any device.
+  /// Copies from a buffer of the same nbytes() on any device; waits only where that is not the same one.
   void copy_from(Buffer& source);
   /// Frees the memory before the last reference is dropped. No effect on views and external memory.
   void deallocate();
@@ -76,6 +83,11 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   int64_t size_, nbytes_, offset_ = 0;
   DType dtype_;
   bool external_ = false;
+  void* handle_of(void* block) const;
+  size_t block_bytes() const;
+  void free_block(void* block) noexcept;
+  void copy_within(MemoryPlace to, MemoryPlace from);
+
   std::atomic<void*> handle_{nullptr};  // of the base; views compute theirs
   BufferRef base_;
   std::shared_ptr<void> owner_;

@@ -7,9 +7,10 @@
 #include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
-#include "tinygrad/runtime/devices.h"
+#include "tinygrad/runtime/builtin_devices.h"
 #include "tinygrad/runtime/elf_loader.h"
 #include "tinygrad/runtime/host_compilers.h"
+#include "tinygrad/runtime/host_toolchain.h"
 #include "tinygrad/runtime/thread_pool.h"
 
 namespace tg {
@@ -86,16 +87,23 @@ class CpuDevice final : public Device {
   HostToolchain toolchain_{"CPU", /*runs=*/true};
 };
 
-}  // namespace
-
-std::unique_ptr<Device> open_cpu(const std::string& name) { return std::make_unique<CpuDevice>(name); }
-
 std::string describe_cpu() {
   const Target& host = host_processor();
   const bool llvm = llvm_plugin_missing().empty(), clang = !clang_path().empty();
   TG_CHECK(DeviceError, llvm || clang, "neither the LLVM plugin nor clang was found");
   return str(host.arch, ",", host.cpu, ", vectors of ", host.vector_bytes, " bytes, ", env::num_cpu_threads(),
              " threads; renderers", llvm ? " LLVM" : "", clang ? " CLANG" : "");
+}
+
+}  // namespace
+
+DeviceKind cpu_kind() {
+  return {.name = "CPU",
+          .open = [](const std::string& name) { return std::make_unique<CpuDevice>(name); },
+          .describe = describe_cpu,
+          .install = "apt install clang",
+          .aliases = {"CLANG", "LLVM"},
+          .order = 0};
 }
 
 }  // namespace tg

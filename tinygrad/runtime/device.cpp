@@ -1,4 +1,4 @@
-/// \file The device registry: one line per device.
+/// \file The registry of device kinds, the names of devices, and the devices that are open.
 #include "tinygrad/runtime/device.h"
 
 #include <map>
@@ -7,86 +7,90 @@
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
-#include "tinygrad/runtime/devices.h"
+#include "tinygrad/base/registry.h"
+#include "tinygrad/runtime/builtin_devices.h"
+#include "tinygrad/runtime/transfers.h"
 #include "tinygrad/target/program.h"
 #include "tinygrad/uop/multi.h"
 
 namespace tg {
 namespace {
 
-struct Kind {
-  const char* name;
-  std::unique_ptr<Device> (*open)(const std::string& name);  // null: not in this build
-  std::string (*describe)();
-  bool takes_path = false;  // after the colon, instead of an index
+/// What a name stands for: a kind, or another name of one.
+struct NamedKind {
+  std::shared_ptr<const DeviceKind> kind;
+  bool alias = false;
 };
+using Kinds = Registry<NamedKind>;
+Kinds& registered_kinds() {
+  static auto* instance = new Kinds;
+  return *instance;
+}
+/// Returns the registry with the library's devices in it.
+const Kinds& kinds() {
+  static std::once_flag once;
+  std::call_once(once, register_builtin_devices);
+  return registered_kinds();
+}
 
-std::string absent_cuda() { throw DeviceError("this build has no CUDA runtime"); }
-std::string absent_amd() { throw DeviceError("this build has no AMD runtime"); }
-std::string absent_metal() { throw DeviceError("this build has no Metal runtime"); }
-std::string absent_cl() { throw DeviceError("this build has no OpenCL runtime"); }
+std::string upper(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return out;
+}
 
-constexpr Kind kKinds[] = {
-    {"CPU", open_cpu, describe_cpu},
-    {"CUDA", nullptr, absent_cuda},
-    {"AMD", nullptr, absent_amd},
-    {"METAL", nullptr, absent_metal},
-    {"CL", nullptr, absent_cl},
-    {"NULL", open_null, describe_null},
-    {"INTERP", open_interp, describe_interp},
-    {"DISK", open_disk, describe_disk, true},
-};
-// Names of older versions and of other runtimes, mapped to ours.
-struct Alias {
-  const char *name, *kind;
-};
-constexpr Alias kAliases[] = {{"CLANG", "CPU"}, {"LLVM", "CPU"}, {"PYTHON", "INTERP"},
-                              {"NV", "CUDA"},   {"HIP", "AMD"},  {"OPENCL", "CL"}};
-constexpr const char* kGpuKinds[] = {"CUDA", "AMD", "METAL", "CL"};  // what "GPU" may refer to, in order
-
-const Kind* find_kind(std::string_view name) {
-  for (const Kind& k : kKinds)
-    if (name == k.name) return &k;
-  return nullptr;
+const DeviceKind* find_kind(std::string_view name) {
+  const Kinds::Entry* entry = kinds().find(name);
+  return entry ? entry->value.kind.get() : nullptr;
 }
 
 std::string known_devices() {
   std::string names;
-  for (const Kind& k : kKinds) names += (names.empty() ? "" : ", ") + std::string(k.name);
+  for (const Kinds::Entry* e : kinds().all())
+    if (!e->value.alias) names += (names.empty() ? "" : ", ") + e->name;
   return names;
 }
 
-/// Returns what is missing, empty when the kind can be opened.
-std::string missing(const Kind& kind) {
+/// Returns what was found of a kind, or what is missing.
+DeviceInfo describe(const Kinds::Entry& entry) {
+  DeviceInfo info{entry.name, false, "", ""};
+  const DeviceKind& kind = *entry.value.kind;
   try {
-    kind.describe();
-    return {};
-  } catch (const DeviceError& e) { return e.what(); }
+    kinds().find(entry.name);  // throws where the name was registered twice
+    info.note = kind.describe ? kind.describe() : std::string();
+    info.available = static_cast<bool>(kind.open);
+  } catch (const Error& e) {
+    info.note = e.what();
+    info.install = kind.install;
+  }
+  return info;
 }
 
 /// Returns the first GPU that opens.
 std::string first_gpu() {
   std::string reasons;
-  for (const char* name : kGpuKinds) {
-    const std::string why = missing(*find_kind(name));
-    if (why.empty()) return name;
-    reasons += (reasons.empty() ? "" : "; ") + std::string(name) + ": " + why;
+  for (const Kinds::Entry* e : kinds().all()) {
+    if (e->value.alias || !e->value.kind->gpu) continue;
+    const DeviceInfo info = describe(*e);
+    if (info.available) return e->name;
+    reasons += (reasons.empty() ? "" : "; ") + e->name + ": " + info.note;
   }
   throw DeviceError("[device] found no GPU (" + reasons + ")");
 }
 
-struct Registry {
+/// The devices opened so far.
+struct OpenedDevices {
   std::shared_mutex mutex;
   std::map<std::string, std::unique_ptr<Device>, std::less<>> devices;
   std::vector<Device*> order;
 };
-Registry& registry() {
-  static auto* instance = new Registry;  // buffers held by static objects outlive static objects of ours
+OpenedDevices& opened_devices() {
+  static auto* instance = new OpenedDevices;  // buffers held by static objects outlive static objects of ours
   return *instance;
 }
 
 Device* find_opened(std::string_view name) {
-  Registry& r = registry();
+  OpenedDevices& r = opened_devices();
   std::shared_lock lock(r.mutex);
   auto it = r.devices.find(name);
   return it == r.devices.end() ? nullptr : it->second.get();
@@ -95,13 +99,26 @@ Device* find_opened(std::string_view name) {
 }  // namespace
 
 Device::Device(std::string name, std::unique_ptr<LruAllocator> allocator)
-    : allocator_(std::move(allocator)), name_(std::move(name)) {
+    : allocator_(std::move(allocator)), name_(std::move(name)), transfers_(std::make_unique<Transfers>(*this)) {
   kind_ = name_.substr(0, name_.find(':'));
 }
 Device::~Device() = default;
 
 std::shared_ptr<Executable> Device::load(const std::shared_ptr<const Program>& program) {
   return load(program->binary, program->name);
+}
+
+void Device::wait() {
+  queue().wait();
+  if (&transfer_queue() != &queue()) transfer_queue().wait();
+}
+
+void register_device(DeviceKind kind, const char* file, int line) {
+  kind.name = upper(kind.name);
+  const auto shared = std::make_shared<const DeviceKind>(std::move(kind));
+  registered_kinds().add(shared->name, shared->order, {shared, false}, file, line);
+  for (const std::string& alias : shared->aliases)
+    registered_kinds().add(upper(alias), shared->order, {shared, true}, file, line);
 }
 
 std::string Device::canonical(std::string_view name) {
@@ -117,13 +134,11 @@ std::string Device::canonical(std::string_view name) {
     return device_list(names);
   }
   const size_t colon = std::min(name.find(':'), name.size());
-  std::string kind(name.substr(0, colon));
-  for (char& c : kind) c = static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  std::string kind = upper(name.substr(0, colon));
   if (kind == "GPU") kind = first_gpu();
-  for (const Alias& a : kAliases)
-    if (kind == a.name) kind = a.kind;
-  const Kind* k = find_kind(kind);
+  const DeviceKind* k = find_kind(kind);
   TG_CHECK(DeviceError, k, "[device] got ", name, ", expected one of ", known_devices());
+  kind = k->name;
   if (colon == name.size()) return kind;
   const std::string_view rest = name.substr(colon + 1);
   if (k->takes_path) return kind + ":" + std::string(rest);
@@ -139,9 +154,10 @@ Device& Device::get(std::string_view name) {
   const std::string full = canonical(name);
   TG_CHECK(DeviceError, !is_device_list(full), "[device] got ", full, ", expected one device");
   if (Device* d = find_opened(full)) return *d;
-  const Kind& kind = *find_kind(std::string_view(full).substr(0, full.find(':')));
-  if (!kind.open) throw DeviceError("[device] " + full + " is not available: " + missing(kind));
-  Registry& r = registry();
+  const DeviceKind& kind = *find_kind(std::string_view(full).substr(0, full.find(':')));
+  if (!kind.open)
+    throw DeviceError("[device] " + full + " is not available: " + describe(*kinds().find(kind.name)).note);
+  OpenedDevices& r = opened_devices();
   std::unique_lock lock(r.mutex);
   auto& slot = r.devices[full];
   if (!slot) {
@@ -165,16 +181,13 @@ std::string Device::default_name() {
 
 std::vector<DeviceInfo> Device::list() {
   std::vector<DeviceInfo> result;
-  for (const Kind& k : kKinds) {
-    try {
-      result.push_back({k.name, true, k.describe()});
-    } catch (const Error& e) { result.push_back({k.name, false, e.what()}); }
-  }
+  for (const Kinds::Entry* e : kinds().all())
+    if (!e->value.alias) result.push_back(describe(*e));
   return result;
 }
 
 std::vector<Device*> Device::opened() {
-  Registry& r = registry();
+  OpenedDevices& r = opened_devices();
   std::shared_lock lock(r.mutex);
   return r.order;
 }

@@ -11,7 +11,7 @@
 #include <mutex>
 
 #include "tinygrad/base/error.h"
-#include "tinygrad/runtime/devices.h"
+#include "tinygrad/runtime/builtin_devices.h"
 
 namespace tg {
 namespace {
@@ -69,14 +69,21 @@ class DiskAllocator final : public Allocator {
     }
     munmap(block, bytes);
   }
-  void copy_in(void* dst, const void* src, size_t n) override {
-    make_writable(dst);
-    std::memcpy(dst, src, n);
-  }
-  void copy_out(void* dst, const void* src, size_t n) override { std::memcpy(dst, src, n); }
-  void copy(void* dst, const void* src, size_t n) override {
-    make_writable(dst);
-    std::memmove(dst, src, n);
+  /// Remaps the file for writing, at the same address.
+  void make_writable(void* address) {
+    std::lock_guard lock(mutex_);
+    auto it = mappings_.upper_bound(static_cast<char*>(address));
+    TG_ASSERT(it != mappings_.begin(), "[disk] address outside every mapping");
+    --it;
+    if (it->second.writable) return;
+    FileDescriptor fd(open(path_.c_str(), O_RDWR | O_CLOEXEC));
+    TG_CHECK(FileError, fd.get() >= 0, "[disk] cannot write ", path_, ": ", std::strerror(errno));
+    struct stat info{};
+    TG_CHECK(FileError, fstat(fd.get(), &info) == 0 && static_cast<uint64_t>(info.st_size) >= it->second.bytes,
+             "[disk] ", path_, " has shrunk to ", info.st_size, " bytes, expected ", it->second.bytes);
+    void* block = mmap(it->first, it->second.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd.get(), 0);
+    TG_CHECK(FileError, block != MAP_FAILED, "[disk] cannot map ", path_, " for writing: ", std::strerror(errno));
+    it->second.writable = true;
   }
   void* host_pointer(void* block) const override { return block; }
 
@@ -95,35 +102,40 @@ class DiskAllocator final : public Allocator {
     return block;
   }
 
-  /// Remaps the file for writing, at the same address.
-  void make_writable(void* address) {
-    std::lock_guard lock(mutex_);
-    auto it = mappings_.upper_bound(static_cast<char*>(address));
-    TG_ASSERT(it != mappings_.begin(), "[disk] address outside every mapping");
-    --it;
-    if (it->second.writable) return;
-    FileDescriptor fd(open(path_.c_str(), O_RDWR | O_CLOEXEC));
-    TG_CHECK(FileError, fd.get() >= 0, "[disk] cannot write ", path_, ": ", std::strerror(errno));
-    struct stat info{};
-    TG_CHECK(FileError, fstat(fd.get(), &info) == 0 && static_cast<uint64_t>(info.st_size) >= it->second.bytes,
-             "[disk] ", path_, " has shrunk to ", info.st_size, " bytes, expected ", it->second.bytes);
-    void* block = mmap(it->first, it->second.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd.get(), 0);
-    TG_CHECK(FileError, block != MAP_FAILED, "[disk] cannot map ", path_, " for writing: ", std::strerror(errno));
-    it->second.writable = true;
-  }
-
   std::string path_;
   std::mutex mutex_;
   std::map<char*, Mapping> mappings_;
 };
 
+/// Copies at once; files are mapped for writing when they are first written.
+class DiskQueue final : public Queue {
+ public:
+  explicit DiskQueue(DiskAllocator& files) : files_(files) {}
+  bool synchronous() const override { return true; }
+  void copy_in(MemoryPlace dst, const void* src, size_t n) override {
+    files_.make_writable(dst.block);
+    host_queue().copy_in(dst, src, n);
+  }
+  void copy_out(void* dst, MemoryPlace src, size_t n) override { host_queue().copy_out(dst, src, n); }
+  void copy(MemoryPlace dst, MemoryPlace src, size_t n) override {
+    files_.make_writable(dst.block);
+    host_queue().copy(dst, src, n);
+  }
+  EventRef record() override { return host_queue().record(); }
+  void wait_for(const EventRef& event) override { event->wait(); }
+  void wait() override {}
+
+ private:
+  DiskAllocator& files_;
+};
+
 class DiskDevice final : public Device {
  public:
-  DiskDevice(const std::string& name, std::string path)
-      : Device(name, std::make_unique<LruAllocator>(std::make_unique<DiskAllocator>(path), name, /*cache_limit=*/0)),
-        path_(std::move(path)) {}
+  DiskDevice(const std::string& name, const std::string& path)
+      : DiskDevice(name, path, std::make_unique<DiskAllocator>(path)) {}
   bool computes() const override { return false; }
   bool host_visible() const override { return true; }
+  Queue& queue() override { return queue_; }
   bool has_contents() const override { return access(path_.c_str(), F_OK) == 0; }
   const Target& target() override { return refuse(); }
   Compiler& compiler(const Target&) override { refuse(); }
@@ -131,13 +143,16 @@ class DiskDevice final : public Device {
   std::shared_ptr<Executable> load(std::span<const uint8_t>, const std::string&) override { refuse(); }
 
  private:
+  DiskDevice(const std::string& name, std::string path, std::unique_ptr<DiskAllocator> files)
+      : Device(name, nullptr), path_(std::move(path)), queue_(*files) {
+    allocator_ = std::make_unique<LruAllocator>(std::move(files), name, /*cache_limit=*/0);
+  }
   [[noreturn]] const Target& refuse() const {
     throw DeviceError("[disk] " + name() + " holds data, it does not compute: copy to another device first");
   }
   std::string path_;
+  DiskQueue queue_;
 };
-
-}  // namespace
 
 std::unique_ptr<Device> open_disk(const std::string& name) {
   const size_t colon = name.find(':');
@@ -145,6 +160,15 @@ std::unique_ptr<Device> open_disk(const std::string& name) {
            "[disk] got no path, expected DISK:/path/of/a/file");
   return std::make_unique<DiskDevice>(name, name.substr(colon + 1));
 }
-std::string describe_disk() { return "DISK:/path, files mapped into memory"; }
+
+}  // namespace
+
+DeviceKind disk_kind() {
+  return {.name = "DISK",
+          .open = open_disk,
+          .describe = [] { return std::string("DISK:/path, files mapped into memory"); },
+          .order = 920,
+          .takes_path = true};
+}
 
 }  // namespace tg

@@ -1,10 +1,12 @@
 /// \file Targets and compilers of host code under the DEV setting.
+#include "tinygrad/runtime/host_toolchain.h"
+
 #include <map>
 #include <mutex>
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
-#include "tinygrad/runtime/devices.h"
+#include "tinygrad/runtime/device_registry.h"
 #include "tinygrad/runtime/host_compilers.h"
 
 namespace tg {

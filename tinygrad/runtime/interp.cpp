@@ -28,6 +28,31 @@ int64_t read_int(const unsigned char* p, DType d) {
 }
 void write_int(unsigned char* p, DType d, int64_t v) { store_const(p, ConstValue(v), d); }
 
+/// Copies elements base[index]; returns the position of an index outside of `size` elements, -1 when there is none.
+template <class I, class T>
+int64_t gather(unsigned char* out, const unsigned char* base, const unsigned char* indices, size_t n, int64_t size) {
+  for (size_t e = 0; e < n; e++) {
+    I i;
+    std::memcpy(&i, indices + e * sizeof i, sizeof i);
+    if (i < 0 || i >= size) [[unlikely]]
+      return static_cast<int64_t>(e);
+    std::memcpy(out + e * sizeof(T), base + static_cast<size_t>(i) * sizeof(T), sizeof(T));
+  }
+  return -1;
+}
+using Gather = int64_t (*)(unsigned char*, const unsigned char*, const unsigned char*, size_t, int64_t);
+/// Returns the loop for these types of index and element, nullptr where there is none.
+Gather gather_loop(DType index, int item) {
+  const bool narrow = index == dtypes::int32;
+  if (!narrow && index != dtypes::int64) return nullptr;
+  switch (item) {
+    case 1: return narrow ? gather<int32_t, uint8_t> : gather<int64_t, uint8_t>;
+    case 2: return narrow ? gather<int32_t, uint16_t> : gather<int64_t, uint16_t>;
+    case 4: return narrow ? gather<int32_t, uint32_t> : gather<int64_t, uint32_t>;
+    default: return narrow ? gather<int32_t, uint64_t> : gather<int64_t, uint64_t>;
+  }
+}
+
 /// Copies one element; sizes are 1, 2, 4 or 8.
 void copy_item(unsigned char* dst, const unsigned char* src, int item) {
   switch (item) {
@@ -46,12 +71,16 @@ class Interpreter::Decoder {
       : to_(to), p_(p), view_(p), places_(view_.insts().size(), 0), loop_of_(view_.insts().size(), -1) {}
 
   void run() {
-    for (const Inst& in : view_.insts()) literals(in);
+    for (const Inst& in : view_.insts()) {
+      literals(in);
+      grid_ |= in.u.is(Ops::SPECIAL);
+    }
     to_.image_.resize(next_);
     for (const Inst& in : view_.insts()) fill(in);
     for (const Inst& in : view_.insts()) instruction(in);
     TG_ASSERT(open_.empty(), "a loop without END: ", open_.back());
     to_.frame_bytes_ = next_;
+    to_.shared_bytes_ = shared_;
   }
 
  private:
@@ -72,9 +101,11 @@ class Interpreter::Decoder {
     }
   }
   void fill(const Inst& in) {
+    if (!in.u.is_const() && !is_lane(in.u)) return;
     unsigned char* at = to_.image_.data() + place(in.u);
+    to_.literals_.emplace_back(place(in.u), item(in.u) * (in.u.is_const() ? 1 : static_cast<size_t>(in.lanes)));
     if (in.u.is_const()) store_const(at, in.u.const_value(), in.u.dtype());
-    else if (is_lane(in.u))
+    else
       for (int i = 0; i < in.lanes; i++) write_int(at + static_cast<size_t>(i) * item(in.u), in.u.dtype(), i);
   }
 
@@ -107,7 +138,14 @@ class Interpreter::Decoder {
       case Ops::PARAM:
         if (is_variable(u)) variable(u);
         return;
-      case Ops::BUFFER: place(u) = reserve(static_cast<size_t>(storage_size(u)) * item(u)); return;
+      case Ops::BUFFER: return buffer(u);
+      case Ops::SPECIAL: return special(u);
+      case Ops::BARRIER: {
+        Step s{};
+        s.kind = Kind::kBarrier;
+        s.u = u;
+        return push(s);
+      }
       case Ops::RANGE:
         if (!is_lane(u)) open(u);
         return;
@@ -128,6 +166,31 @@ class Interpreter::Decoder {
     Step s{};
     s.kind = Kind::kVar;
     s.size = view_.var_slot(u);
+    s.index_type = u.dtype();
+    s.out = place(u) = reserve(item(u));
+    s.u = u;
+    push(s);
+  }
+
+  bool is_shared(UOp buffer) const { return grid_ && buffer.arg<ParamArg>().addrspace == AddrSpace::kLocal; }
+  static size_t bytes_of(UOp buffer) {
+    return (static_cast<size_t>(storage_size(buffer)) * item(buffer) + kAlign - 1) / kAlign * kAlign;
+  }
+  void buffer(UOp u) {
+    if (!is_shared(u)) {
+      place(u) = reserve(bytes_of(u));
+      return;
+    }
+    place(u) = shared_;
+    shared_ += bytes_of(u);
+  }
+
+  void special(UOp u) {
+    const std::string& name = u.arg<std::string>();  // gidx0, lidx1, ...
+    Step s{};
+    s.kind = Kind::kSpecial;
+    s.size = (name[0] == 'g' ? 0 : 3) + name.back() - '0';
+    TG_ASSERT(s.size >= 0 && s.size < 6, "a dimension that no grid has: ", u);
     s.index_type = u.dtype();
     s.out = place(u) = reserve(item(u));
     s.u = u;
@@ -172,15 +235,18 @@ class Interpreter::Decoder {
     s.index_type = a.index.dtype();
     s.index_item = static_cast<uint8_t>(item(a.index));
     s.size = a.size;
-    s.buffer_in_frame = a.base.is(Ops::BUFFER);
-    s.base = s.buffer_in_frame ? static_cast<int64_t>(place(a.base)) : a.base.arg<ParamArg>().slot;
-    TG_ASSERT(s.buffer_in_frame || (s.base >= 0 && s.base < p_.nbuffers), "parameter ", s.base, " of ", p_.nbuffers);
+    const bool own = a.base.is(Ops::BUFFER);
+    s.memory = !own ? Memory::kParam : is_shared(a.base) ? Memory::kShared : Memory::kFrame;
+    if (own) s.stride = bytes_of(a.base);
+    s.base = own ? static_cast<int64_t>(place(a.base)) : a.base.arg<ParamArg>().slot;
+    TG_ASSERT(own || (s.base >= 0 && s.base < p_.nbuffers), "parameter ", s.base, " of ", p_.nbuffers);
     s.in[0] = operand(a.index, lanes);
     if (u.nsrc() > 1) s.in[1] = operand(u.src(1), lanes);
     if (u.nsrc() > 2) {
       s.in[2] = operand(u.src(2), lanes);
       s.gated = true;
     }
+    if (is_load && !s.gated && !s.affine) s.gather = gather_loop(s.index_type, s.item);
     if (is_load) s.out = place(u) = reserve(s.item * static_cast<size_t>(lanes));
     push(s);
   }
@@ -226,7 +292,8 @@ class Interpreter::Decoder {
   std::vector<size_t> places_;
   std::vector<int> loop_of_;
   UOps open_;
-  size_t next_ = 0;
+  size_t next_ = 0, shared_ = 0;
+  bool grid_ = false;
 };
 
 Interpreter::Interpreter(std::shared_ptr<const Program> program) : program_(std::move(program)) {
@@ -239,111 +306,203 @@ void Interpreter::out_of_bounds(const Step& s, int lane, int64_t index) const {
                           s.size, " elements of ", strip_after(s.u.src(0)).src(0), ", at ", s.u, " with ",
                           strip_after(s.u.src(0))));
 }
-int64_t Interpreter::checked_index(const Step& s, const unsigned char* frame, int lane) const {
-  const int64_t i = read_int(frame + s.in[0] + static_cast<size_t>(lane) * s.index_item, s.index_type);
+int64_t Interpreter::checked_index(const Step& s, const unsigned char* indices, size_t element) const {
+  const int64_t i = read_int(indices + element * s.index_item, s.index_type);
   if (i < 0 || i >= s.size) [[unlikely]]
-    out_of_bounds(s, lane, i);
+    out_of_bounds(s, static_cast<int>(element % static_cast<size_t>(s.lanes)), i);
   return i;
 }
 
-void Interpreter::load(const Step& s, unsigned char* frame, void* const* buffers) const {
-  const unsigned char* base = s.buffer_in_frame ? frame + s.base : static_cast<const unsigned char*>(buffers[s.base]);
-  unsigned char* out = frame + s.out;
-  const size_t item = s.item;
-  if (s.affine) {
-    const int64_t first = checked_index(s, frame, 0);
-    checked_index(s, frame, s.lanes - 1);
-    std::memcpy(out, base + static_cast<size_t>(first) * item, item * static_cast<size_t>(s.lanes));
+unsigned char* Interpreter::memory_of(const Step& s, const Warp& w, void* const* buffers, size_t thread) const {
+  const auto base = static_cast<size_t>(s.base);
+  switch (s.memory) {
+    case Memory::kParam: return static_cast<unsigned char*>(buffers[base]);
+    case Memory::kShared: return w.shared + base;
+    case Memory::kFrame: break;
+  }
+  return w.frame + base * w.n + thread * s.stride;
+}
+
+void Interpreter::load(const Step& s, const Warp& w, void* const* buffers) const {
+  const unsigned char *indices = w.frame + s.in[0] * w.n, *other = w.frame + s.in[1] * w.n,
+                      *gate = w.frame + s.in[2] * w.n;
+  unsigned char* out = w.frame + s.out * w.n;
+  const size_t item = s.item, lanes = static_cast<size_t>(s.lanes);
+  if (s.gather && (w.n == 1 || s.memory != Memory::kFrame)) {
+    const int64_t bad = s.gather(out, memory_of(s, w, buffers, 0), indices, lanes * w.n, s.size);
+    if (bad >= 0) checked_index(s, indices, static_cast<size_t>(bad));
     return;
   }
-  for (int l = 0; l < s.lanes; l++) {
-    const size_t at = static_cast<size_t>(l) * item;
-    if (s.gated && !frame[s.in[2] + static_cast<size_t>(l)]) copy_item(out + at, frame + s.in[1] + at, s.item);
-    else copy_item(out + at, base + static_cast<size_t>(checked_index(s, frame, l)) * item, s.item);
+  for (size_t t = 0; t < w.n; t++) {
+    const unsigned char* base = memory_of(s, w, buffers, t);
+    const size_t first = t * lanes, end = first + lanes;
+    if (s.affine) {
+      const int64_t from = checked_index(s, indices, first);
+      checked_index(s, indices, end - 1);
+      std::memcpy(out + first * item, base + static_cast<size_t>(from) * item, item * lanes);
+      continue;
+    }
+    for (size_t e = first; e < end; e++) {
+      if (s.gated && !gate[e]) copy_item(out + e * item, other + e * item, s.item);
+      else copy_item(out + e * item, base + static_cast<size_t>(checked_index(s, indices, e)) * item, s.item);
+    }
   }
 }
 
-void Interpreter::store(const Step& s, unsigned char* frame, void* const* buffers) const {
-  unsigned char* base = s.buffer_in_frame ? frame + s.base : static_cast<unsigned char*>(buffers[s.base]);
-  const unsigned char* value = frame + s.in[1];
-  const size_t item = s.item;
-  if (s.affine) {
-    const int64_t first = checked_index(s, frame, 0);
-    checked_index(s, frame, s.lanes - 1);
-    std::memcpy(base + static_cast<size_t>(first) * item, value, item * static_cast<size_t>(s.lanes));
-    return;
+void Interpreter::store(const Step& s, const Warp& w, void* const* buffers) const {
+  const unsigned char *indices = w.frame + s.in[0] * w.n, *value = w.frame + s.in[1] * w.n,
+                      *gate = w.frame + s.in[2] * w.n;
+  const size_t item = s.item, lanes = static_cast<size_t>(s.lanes);
+  for (size_t t = 0; t < w.n; t++) {
+    unsigned char* base = memory_of(s, w, buffers, t);
+    const size_t first = t * lanes, end = first + lanes;
+    if (s.affine) {
+      const int64_t to = checked_index(s, indices, first);
+      checked_index(s, indices, end - 1);
+      std::memcpy(base + static_cast<size_t>(to) * item, value + first * item, item * lanes);
+      continue;
+    }
+    for (size_t e = first; e < end; e++)
+      if (!s.gated || gate[e])
+        copy_item(base + static_cast<size_t>(checked_index(s, indices, e)) * item, value + e * item, s.item);
   }
-  for (int l = 0; l < s.lanes; l++)
-    if (!s.gated || frame[s.in[2] + static_cast<size_t>(l)])
-      copy_item(base + static_cast<size_t>(checked_index(s, frame, l)) * item, value + static_cast<size_t>(l) * item,
-                s.item);
 }
 
 /// Combines lanes i and i + half, until one is left; the middle lane of an odd count waits.
-void Interpreter::reduce(const Step& s, unsigned char* frame) const {
-  unsigned char* v = frame + s.in[1];
-  std::memcpy(v, frame + s.in[0], static_cast<size_t>(s.lanes) * s.item);
-  for (int n = s.lanes; n > 1;) {
-    const int half = (n + 1) / 2;
-    const void* in[2] = {v, v + static_cast<size_t>(half) * s.item};
-    s.fn(v, in, static_cast<size_t>(n - half));
-    n = half;
+void Interpreter::reduce(const Step& s, const Warp& w) const {
+  const size_t bytes = static_cast<size_t>(s.lanes) * s.item;
+  for (size_t t = 0; t < w.n; t++) {
+    unsigned char* v = w.frame + s.in[1] * w.n;
+    std::memcpy(v, w.frame + s.in[0] * w.n + t * bytes, bytes);
+    for (int n = s.lanes; n > 1;) {
+      const int half = (n + 1) / 2;
+      const void* in[2] = {v, v + static_cast<size_t>(half) * s.item};
+      s.fn(v, in, static_cast<size_t>(n - half));
+      n = half;
+    }
+    std::memcpy(w.frame + s.out * w.n + t * s.item, v, s.item);
   }
-  std::memcpy(frame + s.out, v, s.item);
+}
+
+void Interpreter::splat(const Step& s, const Warp& w) const {
+  unsigned char* out = w.frame + s.out * w.n;
+  for (size_t t = 0; t < w.n; t++)
+    for (int l = 0; l < s.lanes; l++, out += s.item) copy_item(out, w.frame + s.in[0] * w.n + t * s.item, s.item);
+}
+
+void Interpreter::write_all(const Step& s, const Warp& w, int64_t value) const {
+  const auto item = static_cast<size_t>(s.index_type.itemsize());
+  unsigned char* out = w.frame + s.out * w.n;
+  write_int(out, s.index_type, value);
+  for (size_t t = 1; t < w.n; t++) copy_item(out + t * item, out, static_cast<int>(item));
+}
+
+/// Sets the counter of a loop to its first value; false when it has none. All threads make the same iterations.
+bool Interpreter::begin_loop(const Step& s, const Warp& w) const {
+  int64_t state[2] = {w.begin, w.end};
+  if (s.kind == Kind::kLoop) {
+    const DType d = s.u.src(0).dtype();
+    const unsigned char* ends = w.frame + s.in[0] * w.n;
+    state[0] = 0;
+    state[1] = read_int(ends, d);
+    for (size_t t = 1; t < w.n; t++)
+      TG_ASSERT(read_int(ends + t * static_cast<size_t>(d.itemsize()), d) == state[1],
+                "threads of a group with loops of different lengths: ", s.u);
+  }
+  std::memcpy(w.frame + s.in[1] * w.n, state, sizeof state);
+  write_all(s, w, state[0]);
+  return state[0] < state[1];
+}
+/// Counts on; true after the last value.
+bool Interpreter::end_of_loop(const Step& s, const Warp& w) const {
+  int64_t state[2];
+  std::memcpy(state, w.frame + s.in[1] * w.n, sizeof state);
+  std::memcpy(w.frame + s.in[1] * w.n, &++state[0], sizeof state[0]);
+  write_all(s, w, state[0]);
+  return state[0] >= state[1];
+}
+
+/// Puts the literals into the frame.
+void Interpreter::start(Warp& w) const {
+  w.pc = 0;
+  for (const auto& [place, bytes] : literals_)
+    for (size_t t = 0; t < w.n; t++) std::memcpy(w.frame + place * w.n + t * bytes, image_.data() + place, bytes);
+}
+
+/// Runs a warp to the end, or past the next barrier; true at the end.
+bool Interpreter::run_to_barrier(Warp& w, void* const* buffers, const int64_t* vars) const {
+  const size_t n = w.n;
+  unsigned char* frame = w.frame;
+  while (w.pc < steps_.size()) {
+    const Step& s = steps_[w.pc++];
+    unsigned char* out = frame + s.out * n;
+    const size_t elements = static_cast<size_t>(s.lanes) * n;
+    switch (s.kind) {
+      case Kind::kAlu: {
+        const void* in[3] = {frame + s.in[0] * n, frame + s.in[1] * n, frame + s.in[2] * n};
+        s.fn(out, in, elements);
+        break;
+      }
+      case Kind::kSplat: splat(s, w); break;
+      case Kind::kCopy: std::memcpy(out, frame + s.in[0] * n, elements * s.item); break;
+      case Kind::kToBool:
+        for (size_t e = 0; e < elements; e++) out[e] = frame[s.in[0] * n + e] != 0;
+        break;
+      case Kind::kVar: write_all(s, w, vars[s.size]); break;
+      case Kind::kSpecial:
+        for (size_t t = 0; t < n; t++)
+          write_int(out + t * static_cast<size_t>(s.index_type.itemsize()), s.index_type,
+                    w.position[t * 6 + static_cast<size_t>(s.size)]);
+        break;
+      case Kind::kLoop:
+      case Kind::kThreadLoop:
+        if (!begin_loop(s, w)) w.pc = static_cast<size_t>(s.base);
+        break;
+      case Kind::kEnd:
+        if (!end_of_loop(s, w)) w.pc = static_cast<size_t>(s.base);
+        break;
+      case Kind::kLoad: load(s, w, buffers); break;
+      case Kind::kStore: store(s, w, buffers); break;
+      case Kind::kReduce: reduce(s, w); break;
+      case Kind::kBarrier: return false;
+    }
+  }
+  return true;
 }
 
 void Interpreter::run(void* const* buffers, const int64_t* vars, int64_t begin, int64_t end) const {
-  const std::unique_ptr<unsigned char[]> memory(new unsigned char[frame_bytes_ + 16]);
-  unsigned char* frame = memory.get();
-  std::memcpy(frame, image_.data(), image_.size());
-  for (size_t pc = 0; pc < steps_.size();) {
-    const Step& s = steps_[pc];
-    unsigned char* out = frame + s.out;
-    switch (s.kind) {
-      case Kind::kAlu: {
-        const void* in[3] = {frame + s.in[0], frame + s.in[1], frame + s.in[2]};
-        s.fn(out, in, static_cast<size_t>(s.lanes));
-        break;
+  const std::unique_ptr<unsigned char[]> memory(new unsigned char[frame_bytes_ + shared_bytes_ + kAlign]);
+  Warp w{memory.get(), memory.get() + frame_bytes_, 1, begin, end};
+  start(w);
+  while (!run_to_barrier(w, buffers, vars)) {}
+}
+
+void Interpreter::run_groups(void* const* buffers, const int64_t* vars, const LaunchSize& size, int64_t begin,
+                             int64_t end) const {
+  const int64_t *g = size.global, *l = size.local, threads = l[0] * l[1] * l[2];
+  // Groups without common memory are one for us, so that small ones fill warps.
+  const int64_t together = shared_bytes_ ? 1 : std::max<int64_t>(1, static_cast<int64_t>(kWarp) / threads);
+  const auto most = static_cast<size_t>(std::min(together, end - begin) * threads);
+  const std::unique_ptr<unsigned char[]> memory(new unsigned char[frame_bytes_ * most + shared_bytes_ + kAlign]);
+  std::vector<Warp> warps;
+  for (int64_t first = begin; first < end; first += together) {
+    const auto n = static_cast<size_t>(std::min(together, end - first) * threads);
+    warps.clear();
+    for (size_t at = 0; at < n; at += kWarp) {
+      Warp& w = warps.emplace_back(
+          Warp{memory.get() + at * frame_bytes_, memory.get() + most * frame_bytes_, std::min(kWarp, n - at), 0, 1});
+      for (size_t t = at; t < at + w.n; t++) {
+        const int64_t i = static_cast<int64_t>(t) % threads, k = first + static_cast<int64_t>(t) / threads;
+        for (int64_t p : {k % g[0], k / g[0] % g[1], k / g[0] / g[1], i % l[0], i / l[0] % l[1], i / l[0] / l[1]})
+          w.position.push_back(p);
       }
-      case Kind::kSplat:
-        for (int l = 0; l < s.lanes; l++) copy_item(out + l * s.item, frame + s.in[0], s.item);
-        break;
-      case Kind::kCopy: std::memcpy(out, frame + s.in[0], static_cast<size_t>(s.lanes) * s.item); break;
-      case Kind::kToBool:
-        for (int l = 0; l < s.lanes; l++) out[l] = frame[s.in[0] + static_cast<size_t>(l)] != 0;
-        break;
-      case Kind::kVar: write_int(out, s.index_type, vars[s.size]); break;
-      case Kind::kLoop:
-      case Kind::kThreadLoop: {
-        int64_t state[2] = {0, 0};
-        if (s.kind == Kind::kThreadLoop) {
-          state[0] = begin;
-          state[1] = end;
-        } else state[1] = read_int(frame + s.in[0], s.u.src(0).dtype());
-        std::memcpy(frame + s.in[1], state, sizeof state);
-        write_int(out, s.index_type, state[0]);
-        if (state[0] >= state[1]) {
-          pc = static_cast<size_t>(s.base);
-          continue;
-        }
-        break;
-      }
-      case Kind::kEnd: {
-        int64_t state[2];
-        std::memcpy(state, frame + s.in[1], sizeof state);
-        std::memcpy(frame + s.in[1], &++state[0], sizeof state[0]);
-        write_int(out, s.index_type, state[0]);
-        if (state[0] < state[1]) {
-          pc = static_cast<size_t>(s.base);
-          continue;
-        }
-        break;
-      }
-      case Kind::kLoad: load(s, frame, buffers); break;
-      case Kind::kStore: store(s, frame, buffers); break;
-      case Kind::kReduce: reduce(s, frame); break;
+      start(w);
     }
-    pc++;
+    for (bool done = false; !done;)
+      for (Warp& w : warps) {
+        done = run_to_barrier(w, buffers, vars);
+        TG_ASSERT(w.pc == warps[0].pc, program_->name, ": warps of a group wait at different barriers");
+      }
   }
 }
 

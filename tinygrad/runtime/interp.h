@@ -5,12 +5,13 @@
 #include <memory>
 #include <vector>
 
+#include "tinygrad/runtime/compiler.h"
 #include "tinygrad/target/program.h"
 #include "tinygrad/uop/eval.h"
 
 namespace tg {
 
-/// A program decoded into steps over one frame of memory. Thread-safe: run() changes nothing.
+/// A program decoded into steps over one frame of memory for each thread. Thread-safe: running changes nothing.
 class Interpreter {
  public:
   /// Keeps the program alive. InternalError for instructions outside of the linear form.
@@ -18,34 +19,73 @@ class Interpreter {
   /// Runs the program's outermost THREAD range over [begin, end). Throws InternalError naming the node for an access
   /// outside of its buffer.
   void run(void* const* buffers, const int64_t* vars, int64_t begin, int64_t end) const;
+  /// Runs groups [begin, end) of a program with a grid, numbered along dimension 0 first: the warps of a group in turn
+  /// from barrier to barrier. `size`: of the launch. Throws as run() does.
+  void run_groups(void* const* buffers, const int64_t* vars, const LaunchSize& size, int64_t begin, int64_t end) const;
 
  private:
-  enum class Kind : uint8_t { kAlu, kSplat, kVar, kLoop, kThreadLoop, kEnd, kLoad, kStore, kReduce, kCopy, kToBool };
+  enum class Kind : uint8_t {
+    kAlu,
+    kSplat,
+    kVar,
+    kLoop,
+    kThreadLoop,
+    kEnd,
+    kLoad,
+    kStore,
+    kReduce,
+    kCopy,
+    kToBool,
+    kSpecial,
+    kBarrier
+  };
+  enum class Memory : uint8_t { kParam, kFrame, kShared };
   struct Step {
     Kind kind;
-    bool affine = false;  // kLoad, kStore: adjacent lanes are adjacent in memory
-    bool buffer_in_frame = false;
+    bool affine = false;             // kLoad, kStore: adjacent lanes are adjacent in memory
+    Memory memory = Memory::kParam;  // kLoad, kStore
     uint8_t item = 0, index_item = 0;
     int lanes = 1, nin = 0;
     EvalLoop fn = nullptr;
+    /// kLoad of scattered elements without a gate; see interp.cpp.
+    int64_t (*gather)(unsigned char*, const unsigned char*, const unsigned char*, size_t, int64_t) = nullptr;
     size_t out = 0, in[3] = {};  // offsets in the frame. kLoad: index, alt, gate; kStore: index, value, gate
+    size_t stride = 0;           // kLoad, kStore: bytes from a thread's own memory to that of the next
     int64_t base = 0;            // kLoad, kStore: slot or offset; loops: the step to jump to
-    int64_t size = 0;            // elements of the base; kVar: position
+    int64_t size = 0;            // elements of the base; kVar: position; kSpecial: dimension, of threads from 3 on
     DType index_type;
     bool gated = false;
     UOp u;  // for errors
   };
   class Decoder;
   [[noreturn]] void out_of_bounds(const Step& s, int lane, int64_t index) const;
-  int64_t checked_index(const Step& s, const unsigned char* frame, int lane) const;
-  void load(const Step& s, unsigned char* frame, void* const* buffers) const;
-  void store(const Step& s, unsigned char* frame, void* const* buffers) const;
-  void reduce(const Step& s, unsigned char* frame) const;
+  /// Threads that execute every step together, as a warp does, so barriers are between warps. A place p of the frame is
+  /// at p * n: there the values of all threads are, thread after thread.
+  struct Warp {
+    unsigned char *frame, *shared;
+    size_t n;                         // threads
+    int64_t begin, end;               // of the THREAD range
+    std::vector<int64_t> position{};  // by thread: three in the grid, three in the group
+    size_t pc = 0;
+  };
+  static constexpr size_t kWarp = 64;
+  int64_t checked_index(const Step& s, const unsigned char* indices, size_t element) const;
+  void load(const Step& s, const Warp& w, void* const* buffers) const;
+  void store(const Step& s, const Warp& w, void* const* buffers) const;
+  unsigned char* memory_of(const Step& s, const Warp& w, void* const* buffers, size_t thread) const;
+  void reduce(const Step& s, const Warp& w) const;
+  void splat(const Step& s, const Warp& w) const;
+  void write_all(const Step& s, const Warp& w, int64_t value) const;
+  bool begin_loop(const Step& s, const Warp& w) const;
+  bool end_of_loop(const Step& s, const Warp& w) const;
+  void start(Warp& w) const;
+  bool run_to_barrier(Warp& w, void* const* buffers, const int64_t* vars) const;
 
   std::shared_ptr<const Program> program_;
   std::vector<Step> steps_;
-  std::vector<unsigned char> image_;  // literals and lane numbers, the beginning of every frame
-  size_t frame_bytes_ = 0;
+  std::vector<unsigned char> image_;  // literals and lane numbers, the beginning of the frame of a thread
+  std::vector<std::pair<size_t, size_t>> literals_;  // their places and bytes
+  size_t frame_bytes_ = 0, shared_bytes_ = 0;
 };
 
 }  // namespace tg

@@ -1,7 +1,7 @@
 /// \file The INTERP device: host memory, kernels executed by the reference interpreter. Slow but exact.
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
-#include "tinygrad/runtime/devices.h"
+#include "tinygrad/runtime/builtin_devices.h"
 #include "tinygrad/runtime/interp.h"
 #include "tinygrad/runtime/thread_pool.h"
 
@@ -60,7 +60,12 @@ class InterpDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> open_interp(const std::string& name) { return std::make_unique<InterpDevice>(name); }
-std::string describe_interp() { return "executes linear UOps on the host, checking every access"; }
+DeviceKind interp_kind() {
+  return {.name = "INTERP",
+          .open = [](const std::string& name) { return std::make_unique<InterpDevice>(name); },
+          .describe = [] { return std::string("executes linear UOps on the host, checking every access"); },
+          .aliases = {"PYTHON"},
+          .order = 910};
+}
 
 }  // namespace tg

@@ -2,7 +2,8 @@
 #include <atomic>
 #include <cstring>
 
-#include "tinygrad/runtime/devices.h"
+#include "tinygrad/runtime/builtin_devices.h"
+#include "tinygrad/runtime/host_toolchain.h"
 
 namespace tg {
 namespace {
@@ -15,12 +16,20 @@ class NullAllocator final : public Allocator {
     return reinterpret_cast<void*>(next_.fetch_add((bytes + 4095) / 4096 * 4096));
   }
   void free(void*, size_t) noexcept override {}
-  void copy_in(void*, const void*, size_t) override {}
-  void copy_out(void* dst, const void*, size_t n) override { std::memset(dst, 0, n); }
-  void copy(void*, const void*, size_t) override {}
 
  private:
   std::atomic<uintptr_t> next_{uintptr_t{1} << 47};  // outside of user space
+};
+
+class NullQueue final : public Queue {
+ public:
+  bool synchronous() const override { return true; }
+  void copy_in(MemoryPlace, const void*, size_t) override {}
+  void copy_out(void* dst, MemoryPlace, size_t n) override { std::memset(dst, 0, n); }
+  void copy(MemoryPlace, MemoryPlace, size_t) override {}
+  EventRef record() override { return host_queue().record(); }
+  void wait_for(const EventRef&) override {}
+  void wait() override {}
 };
 
 class NullExecutable final : public Executable {
@@ -35,18 +44,25 @@ class NullDevice final : public Device {
   const Target& target() override { return toolchain_.target(); }
   Compiler& compiler(const Target& target) override { return toolchain_.compiler(target); }
   Compiler& source_compiler(const Target& target) override { return toolchain_.source_compiler(target); }
+  Queue& queue() override { return queue_; }
+  bool executes() const override { return false; }
   using Device::load;
   std::shared_ptr<Executable> load(std::span<const uint8_t>, const std::string&) override {
     return std::make_shared<NullExecutable>();
   }
 
  private:
+  NullQueue queue_;
   HostToolchain toolchain_{"NULL", /*runs=*/false};
 };
 
 }  // namespace
 
-std::unique_ptr<Device> open_null(const std::string& name) { return std::make_unique<NullDevice>(name); }
-std::string describe_null() { return "compiles for any target, runs nothing"; }
+DeviceKind null_kind() {
+  return {.name = "NULL",
+          .open = [](const std::string& name) { return std::make_unique<NullDevice>(name); },
+          .describe = [] { return std::string("compiles for any target, runs nothing"); },
+          .order = 900};
+}
 
 }  // namespace tg

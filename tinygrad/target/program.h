@@ -35,7 +35,8 @@ struct Program {
   std::vector<bool> reads, writes;    ///< per slot
   std::vector<std::string> vars;      ///< names of scalar parameters, in the order they are passed
   UOp thread_extent;                  ///< end of the THREAD range (CONST or an expression of variables); empty: none
-  UOp global_size[3], local_size[3];  ///< grid of GPU targets; empty on a CPU
+  UOp global_size[3], local_size[3];  ///< grid of GPU targets: groups, threads of a group; empty on a CPU
+  int64_t shared_bytes = 0;           ///< memory of a workgroup, bytes
   Estimates estimates;
   std::string source;           ///< set by the renderer
   std::vector<uint8_t> binary;  ///< set by the compiler

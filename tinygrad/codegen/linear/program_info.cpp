@@ -36,7 +36,10 @@ ParamArg const* global_param(UOp index) {
 Estimates estimate(const UOps& linear) {
   Estimates e;
   std::vector<bool> data = computes_data(linear);
-  std::vector<double> trips{1};
+  double threads = 1;  // of the grid
+  for (UOp u : linear)
+    if (u.is(Ops::SPECIAL)) threads *= static_cast<double>(std::max<int128>(0, vmax(u.src(0))));
+  std::vector<double> trips{threads};
   std::vector<int64_t> seen;
   for (UOp u : linear) {
     double n = trips.back(), lanes = lanes_of(u);
@@ -88,6 +91,9 @@ void describe_parameters(Program& p, UOp ast) {
   p.vars.clear();
   p.nbuffers = 0;
   p.thread_extent = {};
+  p.shared_bytes = 0;
+  bool grid = false;
+  int64_t scratch = 0;
   for (UOp v : vars)
     if (p.vars.empty() || p.vars.back() != v.arg<ParamArg>().name) p.vars.push_back(v.arg<ParamArg>().name);
   for (UOp u : params) p.nbuffers = std::max(p.nbuffers, static_cast<int>(u.arg<ParamArg>().slot) + 1);
@@ -99,11 +105,15 @@ void describe_parameters(Program& p, UOp ast) {
         (u.is(Ops::LOAD) ? p.reads : p.writes)[static_cast<size_t>(g->slot)] = true;
     } else if (is_thread(u)) {
       p.thread_extent = u.src(0);
+    } else if (u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal) {
+      scratch += shape_of(u).numel() * u.dtype().itemsize();
     } else if (u.is(Ops::SPECIAL)) {
+      grid = true;
       const std::string& name = u.arg<std::string>();  // gidx0, lidx1, ...
       (name[0] == 'g' ? p.global_size : p.local_size)[static_cast<size_t>(name.back() - '0')] = u.src(0);
     }
   }
+  if (grid) p.shared_bytes = scratch;  // otherwise it belongs to a thread
 }
 
 }  // namespace tg

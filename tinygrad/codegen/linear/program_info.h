@@ -8,8 +8,8 @@ namespace tg {
 Estimates estimate(const UOps& linear);
 /// E_ (no reduce) or r_, then the sizes of the ranges: "r_64_32_48". Equal kernels get equal names.
 std::string kernel_name(UOp ast);
-/// Fills nbuffers, reads, writes, vars, thread_extent and the grid of GPU targets from `linear`. `ast` names the
-/// parameters of dead code, too.
+/// Fills nbuffers, reads, writes, vars, thread_extent, the grid and shared memory of GPU targets from the program's
+/// instructions. `ast` names the parameters of dead code, too.
 void describe_parameters(Program& program, UOp ast);
 
 }  // namespace tg

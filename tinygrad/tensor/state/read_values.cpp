@@ -1,4 +1,5 @@
 /// \file Reading the values of tensors: bytes(), item(), to_vector().
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -134,6 +135,14 @@ std::span<const std::byte> bytes_in(const HostView& v) {
   Buffer& b = *std::get<BufferRef>(v);
   return {static_cast<const std::byte*>(b.data()), static_cast<size_t>(b.nbytes())};
 }
+/// Copies the elements again, since a captured function may have written them; to the same place where there is one.
+void show_again(const Tensor& t, HostView* view) {
+  HostView now = view_of(t);
+  auto* kept = std::get_if<std::vector<std::byte>>(view);
+  const auto* copy = std::get_if<std::vector<std::byte>>(&now);
+  if (kept && copy && kept->size() == copy->size()) std::ranges::copy(*copy, kept->begin());
+  else *view = std::move(now);
+}
 }  // namespace
 
 std::span<const std::byte> Tensor::bytes() const {
@@ -144,7 +153,7 @@ std::span<const std::byte> Tensor::bytes() const {
     view = std::move(*copy);
   } else {
     realize_pending({*this}, true);
-    if (std::holds_alternative<std::monostate>(view)) view = view_of(*this);
+    if (!std::holds_alternative<BufferRef>(view)) show_again(*this, &view);
   }
   return bytes_in(view);
 }

@@ -1,0 +1,20 @@
+/// \file What cases need to know of the device that they run on.
+#pragma once
+#include "tinygrad/render/renderers.h"
+#include "tinygrad/runtime/device.h"
+
+namespace tg {
+
+/// Whether BEAM searches for the kernels of the default device.
+inline bool searches_kernels() {
+  Device& d = Device::get();
+  return d.compiles() && d.executes() && !make_renderer(d.target())->has_locals();
+}
+
+/// Whether kernels are interpreted, some hundred times slower than machine code.
+inline bool interprets_kernels() {
+  const std::string& kind = Device::get().kind();
+  return kind == "INTERP" || kind == "SIM";
+}
+
+}  // namespace tg
