@@ -58,7 +58,10 @@ int main() {
 
   // ---- 4. A launch: addresses in the order of the parameters. ----
   void* const handles[] = {out->ensure_allocated(), a->ensure_allocated(), b->ensure_allocated()};
-  compiled->executable->launch({.buffers = handles, .nbuffers = 3});
+  LaunchArgs arguments;
+  arguments.buffers = handles;
+  arguments.nbuffers = 3;
+  compiled->executable->launch(arguments);
   Device::synchronize();
   check(read(*out) == std::vector<float>{21, 61, 121, 201}, "the kernel's result");
 
