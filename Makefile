@@ -51,7 +51,7 @@ $(VENV)/bin/python:
 
 python: deps $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install -q --disable-pip-version-check "nanobind>=2.4" "scikit-build-core>=0.10"
-	$(VENV)/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall .
+	$(VENV)/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall $(PIP_FLAGS) .
 
 test-python: python
 	$(VENV)/bin/python -m pip install -q --disable-pip-version-check numpy pytest hypothesis jinja2 "jsonschema[format-nongpl]"

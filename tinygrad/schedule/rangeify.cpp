@@ -367,8 +367,8 @@ class Rangeifier {
     reduced_[kernel] = true;
     return true;
   }
-  /// Returns true for sums of products with values that are unpacked again for each of a few results: lanes are terms of
-  /// a sum there, and what is done to the sum is done to one at a time.
+  /// Returns true for sums of products with values that are unpacked again for each of a few results: lanes are terms
+  /// of a sum there, and what is done to the sum is done to one at a time.
   bool multiplies_unpacked_values(UOp reduce) {
     if (!reduce.src(0).is(Ops::MUL)) return false;
     for (UOp v : reduce.src(0).srcs()) {
