@@ -1,4 +1,4 @@
-/// \file tg devices: lists this machine's devices, and what is missing for the others.
+/// \file tg devices: lists this machine's devices, what is missing for the others, and how to install it.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -22,15 +22,19 @@ std::function<int()> define_devices(CLI::App& app) {
         std::cout << nlohmann::ordered_json{{"name", d.name},
                                             {"available", d.available},
                                             {"default", d.name == chosen},
-                                            {"note", d.note}}
+                                            {"note", d.note},
+                                            {"install", d.install}}
                   << "\n";
       return static_cast<int>(kOk);
     }
     size_t width = 0;
     for (const DeviceInfo& d : devices) width = std::max(width, d.name.size());
-    for (const DeviceInfo& d : devices)
+    for (const DeviceInfo& d : devices) {
       std::printf("%c %-*s  %-3s  %s\n", d.name == chosen ? '*' : ' ', static_cast<int>(width), d.name.c_str(),
                   d.available ? "yes" : "no", d.note.c_str());
+      if (!d.install.empty())
+        std::printf("  %*s       to install: %s\n", static_cast<int>(width), "", d.install.c_str());
+    }
     return static_cast<int>(kOk);
   };
 }

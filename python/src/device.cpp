@@ -13,6 +13,7 @@
 #include "casters.h"
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/buffer.h"
+#include "tinygrad/runtime/load_backend.h"
 
 namespace tg::python {
 
@@ -107,6 +108,8 @@ void bind_device(nb::module_& m) {
           },
           "source"_a, "Machine code of a source text, for people.")
       .def("free_cache", [](Device& d) { d.allocator().free_cache(); }, "Gives kept memory back to the system.");
+  m.def("load_backend", &load_backend, "path"_a,
+        "Loads a shared object with a backend, whose devices can then be used. DeviceError when it cannot be loaded.");
   m.def("device_get", &Device::get, "name"_a, nb::rv_policy::reference, "Opens a device, once.");
   m.def("synchronize", &Device::synchronize, "name"_a = "", nb::call_guard<nb::gil_scoped_release>(),
         "Waits for one device, or for all.");

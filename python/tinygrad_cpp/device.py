@@ -18,6 +18,11 @@ _OTHER_NAMES = {"CLANG": "CPU", "LLVM": "CPU", "PYTHON": "INTERP", "NV": "CUDA",
 class CompileError(Exception): pass
 
 
+def load_backend(path: str | os.PathLike) -> None:
+  """Loads a shared object with a backend (docs/new_backend.md); its devices can then be used by name."""
+  _core.load_backend(os.fspath(path))
+
+
 class Compiler:
   """Source text to bytes, remembered on disk under `cachekey` while CCACHE is on. The base class gives back the
   text."""

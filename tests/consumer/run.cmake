@@ -11,3 +11,8 @@ step(${CMAKE_COMMAND} --install ${BUILD} --prefix ${work}/prefix --config ${CONF
 step(${CMAKE_COMMAND} -S ${SOURCE} -B ${work}/build -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_PREFIX_PATH=${work}/prefix)
 step(${CMAKE_COMMAND} --build ${work}/build)
 step(${CMAKE_COMMAND} -E env CACHEDB=${work}/cache.db ${work}/build/consumer ${work}/prefix)
+
+# A program with a backend of its own, which no file of the library knows.
+step(${CMAKE_COMMAND} -S ${SOURCE}/../../examples/backend -B ${work}/backend -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_PREFIX_PATH=${work}/prefix)
+step(${CMAKE_COMMAND} --build ${work}/backend)
+step(${CMAKE_COMMAND} -E env CACHEDB=${work}/cache.db ${work}/backend/sim_demo)

@@ -1,7 +1,10 @@
 /// \file Buffers, views, the LRU allocator, memory statistics, the side table, DISK.
 #include "tinygrad/runtime/buffer.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -302,6 +305,26 @@ TEST(CpuDevice, ImpossibleAllocationIsATypedError) {
 
 // ---- DISK ----
 
+#ifdef __linux__
+TEST(DiskDevice, SharedMemoryByName) {
+  const std::string name = "tinygrad_test_" + std::to_string(getpid());
+  const int values[] = {1, 2, 3};
+  const BufferRef b = Buffer::create("disk:shm:" + name, 3, dtypes::int32);
+  b->copy_in(std::as_bytes(std::span(values)));
+  const int fd = shm_open(("/" + name).c_str(), O_RDWR, 0600);
+  ASSERT_GE(fd, 0) << "what other processes open";
+  auto* shared = static_cast<int*>(mmap(nullptr, sizeof values, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  EXPECT_EQ(shared[2], 3);
+  shared[0] = 7;
+  int got[3];
+  Buffer::create("DISK:shm:/" + name, 3, dtypes::int32)->copy_out(std::as_writable_bytes(std::span(got)));
+  EXPECT_EQ(got[0], 7);
+  munmap(shared, sizeof values);
+  close(fd);
+  shm_unlink(("/" + name).c_str());
+}
+#endif
+
 struct Disk : testing::Test {
   TempDir dir{"tg_disk"};
   std::string file = (dir.path() / "Data.bin").string(), device = "disk:" + file;
@@ -355,6 +378,7 @@ TEST_F(Disk, CreatesAndWrites) {
 TEST_F(Disk, Errors) {
   EXPECT_THROW(Device::get("DISK"), DeviceError);
   EXPECT_THROW(Device::get("DISK:"), DeviceError);
+  for (const char* name : {"DISK:shm:", "DISK:shm:a/b", "DISK:shm:.."}) EXPECT_THROW(Device::get(name), DeviceError);
   EXPECT_THROW(Buffer::create("DISK:" + dir.path().string(), 1, dtypes::uint8)->ensure_allocated(), FileError)
       << "a folder";
   EXPECT_THROW(Buffer::create("DISK:" + dir.path().string() + "/none/x", 1, dtypes::uint8)->ensure_allocated(),

@@ -10,7 +10,6 @@ DeviceKind absent(const char* name, const char* runtime, int order, std::vector<
   return {.name = name,
           .open = {},
           .describe = [runtime]() -> std::string { throw DeviceError(str("this build has no ", runtime, " runtime")); },
-          .install = "not in this version",
           .aliases = std::move(aliases),
           .order = order,
           .gpu = true};

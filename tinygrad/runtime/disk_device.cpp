@@ -154,21 +154,40 @@ class DiskDevice final : public Device {
   DiskQueue queue_;
 };
 
+/// Returns the file that a path stands for: "shm:NAME" is shared memory of all processes that use the name.
+std::string file_of(const std::string& path) {
+  if (!path.starts_with("shm:")) return path;
+  const std::string shared = path.substr(path.starts_with("shm:/") ? 5 : 4);
+  TG_CHECK(DeviceError, !shared.empty() && shared != "." && shared != ".." && shared.find('/') == std::string::npos,
+           "[disk] got DISK:", path, ", expected DISK:shm:NAME with a name without '/'");
+#ifdef __linux__
+  TG_CHECK(DeviceError, access("/dev/shm", W_OK) == 0, "[disk] got DISK:", path,
+           ", but there is no /dev/shm to write to");
+  return "/dev/shm/" + shared;
+#else
+  throw DeviceError("[disk] got DISK:" + path + ", but shared memory has no path on this system");
+#endif
+}
+
 std::unique_ptr<Device> open_disk(const std::string& name) {
   const size_t colon = name.find(':');
   TG_CHECK(DeviceError, colon != std::string::npos && colon + 1 < name.size(),
-           "[disk] got no path, expected DISK:/path/of/a/file");
-  return std::make_unique<DiskDevice>(name, name.substr(colon + 1));
+           "[disk] got no path, expected DISK:/path/of/a/file or DISK:shm:NAME");
+  return std::make_unique<DiskDevice>(name, file_of(name.substr(colon + 1)));
 }
 
 }  // namespace
 
 DeviceKind disk_kind() {
-  return {.name = "DISK",
-          .open = open_disk,
-          .describe = [] { return std::string("DISK:/path, files mapped into memory"); },
-          .order = 920,
-          .takes_path = true};
+  return {
+      .name = "DISK",
+      .open = open_disk,
+      .describe =
+          [] {
+            return std::string("DISK:/path, files mapped into memory; DISK:shm:NAME, memory shared between processes");
+          },
+      .order = 920,
+      .takes_path = true};
 }
 
 }  // namespace tg
