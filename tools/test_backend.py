@@ -88,14 +88,13 @@ def main():
     for case, result, reason in run_suite(a.program, name, cases, env, a.limit):
       counts[result] += 1
       if result in ("failed", "not run"):
-        problems.append((case, result, reason))
+        problems.append(case)
+        print(f"{result}: {case}\n    " + "\n    ".join(reason[:4]))
       if result == "skipped":
         skipped[" ".join(reason)] += 1
     slow.append((time.time() - begin, name))
     print(f"{name:32} {len(cases):4} cases {slow[-1][0]:8.1f} s", flush=True)
   print()
-  for case, result, reason in problems:
-    print(f"{result}: {case}\n    " + "\n    ".join(reason[:4]))
   for reason, n in skipped.most_common():
     print(f"skipped {n}: {reason}")
   total = sum(counts.values())
