@@ -1,10 +1,10 @@
-/// \file A complete backend in one file: SIM, an accelerator with memory of its own, two queues and groups of threads,
-/// simulated on the host. docs/new_backend.md explains it part by part. The parts are those of any backend; what stands
-/// for the vendor's driver here is the interpreter of linear programs and a thread for each queue.
+/// \file SIM, a complete backend in one file: an accelerator with memory of its own, two queues and groups of threads,
+/// simulated by the interpreter and a thread for each queue. docs/new_backend.md explains it part by part.
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <future>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -19,8 +19,7 @@
 
 namespace sim {
 using namespace tg;
-constexpr int64_t kMaxThreads = 1024;               // of a group
-constexpr int64_t kMemoryBytes = int64_t{1} << 30;  // of a device
+constexpr int64_t kMaxThreads = 1024 /* of a group */, kMemoryBytes = int64_t{1} << 30 /* of a device */;
 
 // ---- memory: a block is known by a number; its bytes are where only the device sees them ----
 
@@ -56,58 +55,39 @@ std::byte* bytes_at(const Block& block, size_t offset, size_t n) {
 }
 
 // ---- queues: one thread each; the first failure stops all commands of the device ----
-
 using Command = std::function<void()>;
 
-class Failure {
- public:
-  void set(const std::string& cause) {
-    std::lock_guard lock(mutex_);
-    if (cause_.empty()) cause_ = cause;
+struct Failure {
+  std::mutex mutex;
+  std::string cause;  // the first one; empty while there is none
+  void set(const char* what) {
+    std::lock_guard lock(mutex);
+    if (cause.empty()) cause = what;
   }
-  bool happened() { return !cause().empty(); }
-  void check() { TG_CHECK(DeviceError, !happened(), "[SIM] the device has failed: ", cause()); }
-
- private:
-  std::string cause() {
-    std::lock_guard lock(mutex_);
-    return cause_;
+  bool happened() {
+    std::lock_guard lock(mutex);
+    return !cause.empty();
   }
-  std::mutex mutex_;
-  std::string cause_;
+  void check() { TG_CHECK(DeviceError, !happened(), "[SIM] the device has failed: ", cause); }
 };
 
 class SimEvent final : public Event {
  public:
   explicit SimEvent(Failure& failure) : failure_(failure) {}
-  bool done() override {
-    std::lock_guard lock(mutex_);
-    return reached_;
-  }
+  bool done() override { return reached_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
   void wait() override {
-    wait_until_reached();
+    reached_.wait();
     failure_.check();
   }
   std::optional<double> seconds_since(const Event& earlier) const override {
-    return std::chrono::duration<double>(time_ - static_cast<const SimEvent&>(earlier).time_).count();
+    return std::chrono::duration<double>(reached_.get() - static_cast<const SimEvent&>(earlier).reached_.get()).count();
   }
-  void reach() {
-    std::lock_guard lock(mutex_);
-    time_ = std::chrono::steady_clock::now();
-    reached_ = true;
-    condition_.notify_all();
-  }
-  void wait_until_reached() {
-    std::unique_lock lock(mutex_);
-    condition_.wait(lock, [&] { return reached_; });
-  }
+  void reach() { promise_.set_value(std::chrono::steady_clock::now()); }
 
  private:
   Failure& failure_;
-  std::mutex mutex_;
-  std::condition_variable condition_;
-  bool reached_ = false;
-  std::chrono::steady_clock::time_point time_;
+  std::promise<std::chrono::steady_clock::time_point> promise_;
+  std::shared_future<std::chrono::steady_clock::time_point> reached_ = promise_.get_future();
 };
 
 class SimQueue final : public Queue {
@@ -141,7 +121,7 @@ class SimQueue final : public Queue {
     return event;
   }
   void wait_for(const EventRef& event) override {
-    enqueue([event] { static_cast<SimEvent&>(*event).wait_until_reached(); });
+    enqueue([event] { event->wait(); });
   }
   void wait() override { record()->wait(); }
 
@@ -179,7 +159,7 @@ class SimQueue final : public Queue {
 
 class SimRenderer final : public Renderer {
  public:
-  explicit SimRenderer(Target t) : Renderer(std::move(t)) {}
+  using Renderer::Renderer;
   OpSet ops() const override { return groups::kAlu; }
   bool supports(DType d) const override { return !d.is_weak() && !d.is_void(); }
   bool has_locals() const override { return true; }
@@ -234,7 +214,6 @@ class SimExecutable final : public Executable {
   SimExecutable(std::shared_ptr<const Program> p, Memory& memory, SimQueue& queue)
       : interpreter_(std::make_shared<Interpreter>(std::move(p))), memory_(memory), queue_(queue) {}
   void launch(const LaunchArgs& args) override { queue_.enqueue(launching(args)); }
-  /// Returns the command, with a copy of all arguments.
   Command launching(const LaunchArgs& args) {
     const int64_t threads = args.local[0] * args.local[1] * args.local[2];
     TG_CHECK(DeviceError, threads <= kMaxThreads, "[SIM] got groups of ", threads, " threads, at most ", kMaxThreads);
@@ -284,7 +263,12 @@ class SimBatch final : public Batch {
 
 class SimDevice final : public Device {
  public:
-  explicit SimDevice(const std::string& name) : SimDevice(name, std::make_unique<Memory>()) {}
+  explicit SimDevice(const std::string& name)
+      : Device(name, std::make_unique<LruAllocator>(std::make_unique<Memory>(), name, kMemoryBytes / 4, kMemoryBytes)) {
+    target_.device = target_.renderer = "SIM";
+    target_.arch = "sim1";
+    target_.shared_bytes = 64 << 10;
+  }
   bool handles_are_addresses() const override { return false; }
   Queue& queue() override { return compute_; }
   Queue& transfer_queue() override { return transfer_; }
@@ -300,13 +284,7 @@ class SimDevice final : public Device {
   }
 
  private:
-  SimDevice(const std::string& name, std::unique_ptr<Memory> memory) : Device(name, nullptr), memory_(*memory) {
-    allocator_ = std::make_unique<LruAllocator>(std::move(memory), name, kMemoryBytes / 4, kMemoryBytes);
-    target_.device = target_.renderer = "SIM";
-    target_.arch = "sim1";
-    target_.shared_bytes = 64 << 10;
-  }
-  Memory& memory_;
+  Memory& memory_ = static_cast<Memory&>(allocator().uncounted());
   Failure failure_;
   SimQueue compute_{memory_, failure_}, transfer_{memory_, failure_};
   SimCompiler compiler_;
