@@ -9,6 +9,7 @@
 #include "normal.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/counters.h"
+#include "tinygrad/target/device_traits.h"
 #include "tinygrad/tinygrad.h"
 
 namespace tg {
@@ -95,7 +96,7 @@ struct Attention {
   }
 };
 
-bool fuses() { return !env::EAGER && Device::default_name().starts_with("CPU"); }
+bool fuses() { return !env::EAGER && device_traits(Device::get().kind()).attention_kernels; }
 
 TEST(OnlineAttention, IsOneKernelThatStoresNoScores) {
   for (bool causal : {false, true}) {

@@ -2,6 +2,7 @@
 #pragma once
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/device.h"
+#include "tinygrad/target/device_traits.h"
 
 namespace tg {
 
@@ -16,5 +17,8 @@ inline bool interprets_kernels() {
   const std::string& kind = Device::get().kind();
   return kind == "INTERP" || kind == "SIM";
 }
+
+/// Whether a kernel may compute reduces over a row and what reads them.
+inline bool has_row_kernels() { return device_traits(Device::get().kind()).row_kernels; }
 
 }  // namespace tg

@@ -144,7 +144,7 @@ const std::vector<Pass>& passes() {
       {"join panels", join_panels, nullptr, kAxes},
       {"hoist factors", [](UOp s, C) { return factor_reduces(s); }, nullptr, kUnlessByHand},
       {"symbolic after opts", nullptr, sym},
-      {"grid indices", [](UOp s, C c) { return add_grid(s, c.names); }, nullptr, kUnlessByHand},
+      {"grid indices", [](UOp s, C c) { return add_grid(s, c.renderer.target(), c.names); }, nullptr, kUnlessByHand},
       {"move gates to memory ops", [](UOp s, C) { return move_gates(s); }, nullptr, kLastKernel},
       {"separate reduces", [](UOp s, C c) { return separate_reduces(s, c.names); }, nullptr, kUnlessByHand},
       {"prune masked tiles", prune_pass, nullptr, kUnlessNoopt | kUnlessByHand},

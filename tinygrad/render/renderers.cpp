@@ -21,6 +21,10 @@ void register_builtin_renderers() {
   register_renderer("LLVM", make<LlvmRenderer>);
   register_renderer("CLANG", make<ClangRenderer>);
   register_renderer("INTERP", make<ListingRenderer>);
+  register_renderer("OPENCL", make<OpenClRenderer>);
+  register_renderer("CUDA", make<CudaRenderer>);
+  register_renderer("HIP", make<HipRenderer>);
+  register_renderer("METAL", make<MetalRenderer>);
 }
 }  // namespace
 

@@ -21,7 +21,7 @@ void register_builtin_devices() {
   register_device(absent("CUDA", "CUDA", 100, {"NV"}));
   register_device(absent("AMD", "AMD", 110, {"HIP"}));
   register_device(absent("METAL", "Metal", 120, {}));
-  register_device(absent("CL", "OpenCL", 130, {"OPENCL"}));
+  register_device(opencl_kind());
   register_device(null_kind());
   register_device(interp_kind());
   register_device(disk_kind());

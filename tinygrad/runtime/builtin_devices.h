@@ -9,6 +9,7 @@ DeviceKind cpu_kind();
 DeviceKind null_kind();
 DeviceKind interp_kind();
 DeviceKind disk_kind();
+DeviceKind opencl_kind();
 
 /// Registers the devices of the library. Called once, before the registry is used.
 void register_builtin_devices();

@@ -96,26 +96,31 @@ class ClangCompiler final : public Compiler {
 
  private:
   std::string run(const std::string& source, std::vector<std::string> what) const {
-    const std::string path = clang_path();
-    TG_CHECK(
-        CompileError, !path.empty(), "[clang] found no clang ", kOldestClang, " or newer (CC=", env::CC.get(),
-        "); CC names one",
+    what.insert(what.begin(), flags_.begin(), flags_.end());
+    return run_clang(
+        what, source,
         llvm_plugin_missing().empty() ? ", DEV=CPU:LLVM does without" : ", and the LLVM plugin was not found either");
-    std::vector<std::string> argv{path};
-    argv.insert(argv.end(), flags_.begin(), flags_.end());
-    argv.insert(argv.end(), what.begin(), what.end());
-    argv.insert(argv.end(), {"-", "-o", "-"});
-    ProcessOptions options;
-    options.input = source;
-    ProcessResult result = run_process(argv, options);
-    TG_CHECK(CompileError, result.ok() && !result.out.empty(), "[clang] ", path, " ended with ",
-             result.signal ? str("signal ", result.signal) : str("status ", result.exit_code), ":\n", result.err);
-    return std::move(result.out);
   }
   std::vector<std::string> flags_;
 };
 
 }  // namespace
+
+std::string run_clang(const std::vector<std::string>& options, const std::string& source,
+                      const std::string& else_what) {
+  const std::string path = clang_path();
+  TG_CHECK(CompileError, !path.empty(), "[clang] found no clang ", kOldestClang, " or newer (CC=", env::CC.get(),
+           "); CC names one", else_what);
+  std::vector<std::string> argv{path};
+  argv.insert(argv.end(), options.begin(), options.end());
+  argv.insert(argv.end(), {"-", "-o", "-"});
+  ProcessOptions input;
+  input.input = source;
+  ProcessResult result = run_process(argv, input);
+  TG_CHECK(CompileError, result.ok() && !result.out.empty(), "[clang] ", path, " ended with ",
+           result.signal ? str("signal ", result.signal) : str("status ", result.exit_code), ":\n", result.err);
+  return std::move(result.out);
+}
 
 std::string clang_path() {
   static std::mutex mutex;

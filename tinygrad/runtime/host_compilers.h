@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tinygrad/runtime/compiler.h"
 #include "tinygrad/target/target.h"
@@ -26,5 +27,9 @@ LlvmPluginInfo llvm_plugin_info();
 std::string llvm_plugin_missing();
 /// Returns the path of the clang that make_clang_compiler runs; empty when there is none.
 std::string clang_path();
+/// Runs that clang on text and returns what it writes. Throws CompileError with its messages, or where there is none,
+/// which `else_what` may add to.
+std::string run_clang(const std::vector<std::string>& options, const std::string& source,
+                      const std::string& else_what = "");
 
 }  // namespace tg

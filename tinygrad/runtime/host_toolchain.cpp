@@ -6,10 +6,28 @@
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
+#include "tinygrad/runtime/amdgpu_compiler.h"
 #include "tinygrad/runtime/device_registry.h"
 #include "tinygrad/runtime/host_compilers.h"
+#include "tinygrad/runtime/nvrtc_compiler.h"
 
 namespace tg {
+
+namespace {
+/// Compilers of code for other machines.
+struct Offline {
+  std::string_view renderer;
+  Target (*target)(const std::string& arch);
+  std::unique_ptr<Compiler> (*compiler)(const Target& target);
+};
+constexpr Offline kOffline[] = {{"CUDA", cuda_target, make_nvrtc_compiler},
+                                {"HIP", amdgpu_target, make_amdgpu_compiler}};
+const Offline* find_offline(std::string_view renderer) {
+  for (const Offline& o : kOffline)
+    if (renderer == o.renderer) return &o;
+  return nullptr;
+}
+}  // namespace
 
 struct HostToolchain::State {
   std::string kind;
@@ -23,13 +41,18 @@ struct HostToolchain::State {
 
   Target make_target(int threads) const {
     const DeviceSpec spec = dev_setting(kind);
+    if (const Offline* o = runs ? nullptr : find_offline(spec.renderer)) {
+      Target t = o->target(spec.arch);
+      t.device = kind;
+      return t;
+    }
     Target t = parse_processor(spec.arch);
     t.device = kind;
     t.renderer = spec.renderer;
     t.cores = threads;
     if (t.renderer.empty()) t.renderer = !llvm_plugin_missing().empty() && !clang_path().empty() ? "CLANG" : "LLVM";
     TG_CHECK(DeviceError, t.renderer == "LLVM" || t.renderer == "CLANG", "[DEV] ", kind, " has no renderer '",
-             t.renderer, "', expected LLVM or CLANG",
+             t.renderer, "', expected LLVM", runs ? " or CLANG" : ", CLANG, CUDA or HIP",
              t.renderer.starts_with("C")   ? ", did you mean: 'CLANG'?"
              : t.renderer.starts_with("L") ? ", did you mean: 'LLVM'?"
                                            : "");
@@ -66,7 +89,11 @@ Compiler& HostToolchain::compiler(const Target& target) {
   State& s = *state_;
   std::lock_guard lock(s.mutex);
   auto& kept = s.compilers[target.key()];
-  if (!kept) kept = target.renderer == "CLANG" ? make_clang_compiler(target) : make_llvm_compiler(target);
+  const Offline* o = find_offline(target.renderer);
+  if (!kept)
+    kept = o                            ? o->compiler(target)
+           : target.renderer == "CLANG" ? make_clang_compiler(target)
+                                        : make_llvm_compiler(target);
   return *kept;
 }
 

@@ -62,7 +62,7 @@ class AttentionFusion {
     bool exponentials = false;
     for (StepId i = 0; i < g_.steps(); i++) {
       const KernelStep* k = g_.kernel(i);
-      if (!k || k->sequential_loops || !has_attention_kernels(g_.device_of_step(i))) continue;
+      if (!k || k->sequential_loops || !device_traits(g_.device_of_step(i)).attention_kernels) continue;
       candidates.push_back(i);
       exponentials |= bytes_of(*k) >= large_ && has_op(k->value, Ops::EXP2);
     }

@@ -12,6 +12,7 @@
 
 #include "tinygrad/base/contains.h"
 #include "tinygrad/schedule/loop_match.h"
+#include "tinygrad/target/device_traits.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
@@ -91,7 +92,8 @@ class RowFusion {
   bool reduces_long_rows(StepId i) const {
     const KernelStep* k = g_.kernel(i);
     if (!k || k->sequential_loops || g_.step(i).buffer < 0 ||
-        g_.buffer(g_.step(i).buffer).kind != ScheduleBuffer::kInternal)
+        g_.buffer(g_.step(i).buffer).kind != ScheduleBuffer::kInternal ||
+        !device_traits(g_.device_of_step(i)).row_kernels)
       return false;
     const double rows = volume_of(k->loops);
     if (rows < kRows) return false;

@@ -9,7 +9,17 @@ namespace tg {
 /// their tests and saved kernels are: those of the machines at hand have 0.5 to 2 MiB.
 constexpr int64_t kPlannedL2Bytes = 1 << 20;
 
-/// Returns true for devices with kernels that compute attention in blocks of scores (codegen/plan/attention_blocks.h).
-inline bool has_attention_kernels(std::string_view device) { return device.substr(0, device.find(':')) == "CPU"; }
+/// How the kernels of a kind of device run, as far as it decides what one kernel is.
+struct DeviceTraits {
+  /// A thread walks whole rows, so that several reduces over a row and what reads them are one kernel. In a grid every
+  /// element would compute them again.
+  bool row_kernels = true;
+  /// Kernels compute attention in blocks of scores (codegen/plan/attention_blocks.h).
+  bool attention_kernels = false;
+};
+/// Returns the traits of the kind of `device` ("CPU", "CPU:1"): the defaults where nobody has set others.
+DeviceTraits device_traits(std::string_view device);
+/// Sets the traits of a kind, when a device of it is opened. Schedules that were made before stay as they are.
+void set_device_traits(std::string_view kind, DeviceTraits traits);
 
 }  // namespace tg

@@ -23,6 +23,11 @@ struct Target {
   int64_t shared_bytes = 32 << 10;    ///< memory the threads of a workgroup share, on targets with workgroups
   int cores = 1;                      ///< threads a kernel may be split over
 
+  // Grids, on targets with workgroups.
+  int64_t group_threads = 1024;                                ///< threads of a workgroup
+  int64_t group_limit[3] = {1024, 1024, 64};                   ///< threads along each dimension of a workgroup
+  int64_t grid_limit[3] = {(int64_t{1} << 31) - 1, 65535, 65535};  ///< workgroups along each dimension of the grid
+
   bool has(std::string_view feature) const;
   /// True when a * b + c is one instruction, rounded once.
   bool has_fma() const { return arch == "arm64" || arch == "riscv64" || has("fma"); }

@@ -76,6 +76,7 @@ struct CostModel {
   double unrolled_ops = 0;      // instructions of one instance of everything
   double l1 = 1 << 15, l2 = 1 << 19;
   int registers = 16, vector_bytes = 16;
+  int most_lanes = 1;  // of a vector of the widest type
   bool gather = true;
 
   CostModel(const KernelAxes& kernel, UOp sink, const Renderer& renderer);

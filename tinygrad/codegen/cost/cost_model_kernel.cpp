@@ -295,6 +295,7 @@ CostModel::CostModel(const KernelAxes& kernel, UOp sink, const Renderer& rendere
       vector_bytes(renderer.target().vector_bytes),
       gather(renderer.has_gather()) {
   KernelReader(*this, kernel, sink).read();
+  most_lanes = lanes_of_items(renderer, item);
 }
 
 }  // namespace tg

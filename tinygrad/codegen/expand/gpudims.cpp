@@ -78,25 +78,46 @@ UOp product_of_sizes(std::span<const UOp> ranges) {
   return known ? UOp::constant(ConstValue(n), dtypes::weakint) : total;
 }
 
+/// Returns where to cut ranges, innermost first, into at most three dimensions: [0, first), [first, second) and the
+/// rest. As many ranges as possible have a dimension of their own, the inner ones first.
+std::pair<size_t, size_t> cut_dimensions(const UOps& ranges, const int64_t (&limit)[3]) {
+  auto fits = [&](size_t begin, size_t end, int64_t most) {
+    int128 n = 1;
+    for (size_t i = begin; i < end && n <= most; i++) n *= vmax(ranges[i].src(0));
+    return n <= most;
+  };
+  const size_t n = ranges.size();
+  for (size_t first = 1; first <= n; first++)
+    for (size_t second = std::min(first + 1, n); second <= n; second++)
+      if (fits(0, first, limit[0]) && fits(first, second, limit[1]) && fits(second, n, limit[2]))
+        return {first, second};
+  std::string sizes;
+  for (UOp r : ranges) sizes += (sizes.empty() ? "" : " x ") + str(static_cast<int64_t>(vmax(r.src(0))));
+  throw ShapeError(str("[grid] got ", sizes, ", expected at most ", limit[0], " x ", limit[1], " x ", limit[2]));
+}
+
 /// Maps ranges, outermost first, to dimensions of the grid. The innermost range is dimension 0, along which
 /// neighbouring threads run.
-void add_dimensions(const UOps& ranges, const std::string& prefix, std::vector<std::pair<UOp, UOp>>* map) {
-  auto dimension = [&](size_t i, UOp size) {
-    return UOp::make(Ops::SPECIAL, dtypes::weakint, {size}, Arg(prefix + std::to_string(i)));
-  };
-  const size_t n = ranges.size(), separate = n <= 3 ? n : 2;
-  for (size_t i = 0; i < separate; i++) map->push_back({ranges[n - 1 - i], dimension(i, ranges[n - 1 - i].src(0))});
-  if (separate == n) return;
-  UOp rest = dimension(2, product_of_sizes(std::span(ranges).first(n - 2)));
-  for (size_t k = n - 2; k-- > 0;) {
-    UOp size = ranges[k].src(0);
-    map->push_back({ranges[k], k == 0 ? rest : rest % size});
-    rest = rest / size;
+void add_dimensions(UOps ranges, const std::string& prefix, const int64_t (&limit)[3],
+                    std::vector<std::pair<UOp, UOp>>* map) {
+  if (ranges.empty()) return;
+  std::reverse(ranges.begin(), ranges.end());
+  const auto [first, second] = cut_dimensions(ranges, limit);
+  const size_t cuts[] = {0, first, second, ranges.size()};
+  for (size_t d = 0; d < 3; d++) {
+    const std::span<const UOp> own = std::span(ranges).subspan(cuts[d], cuts[d + 1] - cuts[d]);
+    if (own.empty()) continue;
+    UOp rest = UOp::make(Ops::SPECIAL, dtypes::weakint, {product_of_sizes(own)}, Arg(prefix + std::to_string(d)));
+    for (size_t k = 0; k < own.size(); k++) {
+      UOp size = own[k].src(0);
+      map->push_back({own[k], k + 1 == own.size() ? rest : rest % size});
+      if (k + 1 < own.size()) rest = rest / size;
+    }
   }
 }
 }  // namespace
 
-UOp add_grid(UOp sink, KernelContext& names) {
+UOp add_grid(UOp sink, const Target& target, KernelContext& names) {
   UOps global, local;
   for (UOp u : sink.toposort()) {
     if (is_global(u)) global.push_back(u);
@@ -106,8 +127,8 @@ UOp add_grid(UOp sink, KernelContext& names) {
   std::sort(global.begin(), global.end(), nests_before);
   std::sort(local.begin(), local.end(), nests_before);
   std::vector<std::pair<UOp, UOp>> map;
-  add_dimensions(global, "gidx", &map);
-  add_dimensions(local, "lidx", &map);
+  add_dimensions(global, "gidx", target.grid_limit, &map);
+  add_dimensions(local, "lidx", target.group_limit, &map);
   // Grid ranges are no loops: they leave the END lists.
   return translate(lower_groups(sink, names), [&](UOp u, UOps& src) {
     for (const auto& [r, dimension] : map)

@@ -115,6 +115,13 @@ bool KernelAxes::is_output_loop(int axis) const {
   return a.type == AxisType::kLoop && !a.block && !a.ordered;
 }
 
+int lanes_of_items(const Renderer& renderer, int itemsize) {
+  return renderer.max_lanes(itemsize >= 8   ? dtypes::int64
+                            : itemsize >= 4 ? dtypes::int32
+                            : itemsize >= 2 ? dtypes::int16
+                                            : dtypes::int8);
+}
+
 int64_t KernelAxes::part_of_axis(const Opt& opt) const {
   const int64_t size = at(opt.axis).size, n = opt.arg == 0 ? size : opt.arg;
   need(size > 0, opt, "the axis has a symbolic size");
@@ -197,14 +204,22 @@ void KernelAxes::apply_vector(const Opt& opt) {
   retype(opt.axis, n, AxisType::kVector);
 }
 
-void KernelAxes::apply_local(const Opt& opt) {
+void KernelAxes::need_threads(const Opt& opt) const {
   need(renderer_->has_locals() && !no_locals_, opt, "the target has no workgroups");
+  int64_t threads = part_of_axis(opt);
+  for (const Axis& a : axes_)
+    if (a.type == AxisType::kLocal || a.type == AxisType::kGroupReduce) threads *= a.size;
+  need(threads <= renderer_->target().group_threads, opt, "the target's groups have fewer threads");
+}
+
+void KernelAxes::apply_local(const Opt& opt) {
+  need_threads(opt);
   need(is_output_loop(opt.axis), opt, "not a loop");
   retype(opt.axis, part_of_axis(opt), AxisType::kLocal);
 }
 
 void KernelAxes::apply_group(const Opt& opt) {
-  need(renderer_->has_locals() && !no_locals_, opt, "the target has no workgroups");
+  need_threads(opt);
   need(is_reduce_loop(opt.axis), opt, "not a reduce loop");
   const int64_t n = part_of_axis(opt);
   if (opt.op == OptOp::kGroup || n == at(opt.axis).size) retype(opt.axis, n, AxisType::kGroupReduce);

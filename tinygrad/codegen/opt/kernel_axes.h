@@ -41,6 +41,9 @@ struct KernelOptError : Error {
   using Error::Error;
 };
 
+/// Returns the lanes of a vector of elements of `itemsize` bytes: 1 where the language has no vectors.
+int lanes_of_items(const Renderer& renderer, int itemsize);
+
 /// A kernel AST with its axes while optimisations are chosen.
 class KernelAxes {
  public:
@@ -118,6 +121,8 @@ class KernelAxes {
   int64_t part_of_axis(const Opt& opt) const;
   /// Gives the inner `n` of an axis a type.
   void retype(int axis, int64_t n, AxisType type);
+  /// Throws where the target has no groups, or none of so many threads.
+  void need_threads(const Opt& opt) const;
   void check_lanes(const Opt& opt, int64_t lanes) const;
   const Axis& at(int axis) const { return axes_[static_cast<size_t>(axis)]; }
   Axis& at(int axis) { return axes_[static_cast<size_t>(axis)]; }

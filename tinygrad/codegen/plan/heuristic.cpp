@@ -57,8 +57,7 @@ void plan_loops(const CostModel& m, Candidate& c) {
 /// The search of one kernel.
 class CandidateSearch {
  public:
-  CandidateSearch(const CostModel& model, int cores)
-      : m_(model), cores_(cores), most_lanes_(std::max(1, model.vector_bytes / model.item)) {
+  CandidateSearch(const CostModel& model, int cores) : m_(model), cores_(cores), most_lanes_(model.most_lanes) {
     scalar_.tile.assign(m_.size.size(), 1);
   }
   std::vector<Candidate> best(size_t n);

@@ -171,7 +171,7 @@ std::vector<Candidate> mutations(const Candidate& c, const KernelAxes& kernel, U
   for (UOp u : sink.toposort())
     if (u.is(Ops::STORE)) item = std::min<int>(item, u.src(0).dtype().itemsize());
   n.tiles();
-  n.lanes(std::max(2, renderer.target().vector_bytes / std::max(item, 1)));
+  n.lanes(std::max(2, lanes_of_items(renderer, item)));
   n.panels(std::min<size_t>(stageable(sink).size(), Candidate::kMaxOperands));
   plan_candidates(n.planned, kernel, sink, renderer);
   std::erase_if(n.planned, [&](const Candidate& d) { return d.cycles > c.cycles * kHopeless; });

@@ -16,7 +16,7 @@ int lanes_of(const KernelAxes& kernel, const Renderer& renderer) {
   int item = 1;
   for (UOp u : kernel.sink().toposort())
     if (u.is(Ops::REDUCE)) item = std::max(item, u.dtype().itemsize());
-  return std::max(1, renderer.target().vector_bytes / item);
+  return lanes_of_items(renderer, item);
 }
 /// Returns the part of the lanes in use when `lanes` of them walk an axis of n.
 double used(int64_t n, int lanes) {

@@ -52,9 +52,11 @@ double recompute_cost(UOp value, const UOps& own) {
   return cycles;
 }
 /// Returns the cycles per register to store and load it.
-double spill_cost(UOp value, const UOps& own, const Target& t) {
+double spill_cost(UOp value, const UOps& own, const Renderer& renderer) {
+  constexpr int64_t kRows = 16;  // that lanes or a tile compute together, each with memory of its own
+  const Target& t = renderer.target();
   const int64_t bytes = volume(own) * value.dtype().itemsize();
-  if (bytes > t.l2_bytes / 4) return INFINITY;
+  if (bytes > t.l2_bytes / 4 || bytes > renderer.scratch_limit() / kRows) return INFINITY;
   return kSpillCycles + (bytes > t.l1_bytes / 2 ? 2 * t.vector_bytes / kL2BytesPerCycle : 0);
 }
 
@@ -125,7 +127,7 @@ class Spill {
       if (!contains(outer_, r)) return false;
       around++;
     }
-    return around == outer_.size() && recompute_cost(v, own_) > spill_cost(v, own_, renderer_.target());
+    return around == outer_.size() && recompute_cost(v, own_) > spill_cost(v, own_, renderer_);
   }
 
   /// Returns the nodes that compute `v` again, and over which ranges.

@@ -9,6 +9,7 @@
 #include "tinygrad/codegen/opt/tensor_core_product.h"
 #include "tinygrad/codegen/plan/attention_blocks.h"
 #include "tinygrad/codegen/plan/flatten_rows.h"
+#include "tinygrad/codegen/plan/grid_plan.h"
 #include "tinygrad/codegen/plan/heuristic.h"
 #include "tinygrad/codegen/plan/packed4_plan.h"
 #include "tinygrad/codegen/plan/prefix.h"
@@ -71,12 +72,6 @@ void choose_form(PlanRequest& r, const KernelForm& form) {
 namespace {
 const KernelAxes::Axis& axis_of(const KernelAxes& kernel, int a) { return kernel.axes()[static_cast<size_t>(a)]; }
 int axis_count(const KernelAxes& kernel) { return static_cast<int>(kernel.axes().size()); }
-/// Applies `op` with the first of `sizes` that divides the axis.
-void apply_divisor(KernelAxes& kernel, OptOp op, int axis, std::initializer_list<int64_t> sizes) {
-  for (int64_t n : sizes)
-    if (axis_of(kernel, axis).size % n == 0) return kernel.apply({op, axis, n});
-}
-
 bool always(PlanRequest&) { return true; }
 bool plan_nothing(PlanRequest&) { return true; }
 
@@ -114,7 +109,7 @@ void apply_sequential_lanes(KernelAxes& kernel, const Renderer& renderer) {
   for (UOp u : kernel.sink().toposort())
     if (u.is(Ops::STORE)) store = u;
   const AffineIndex form(store.src(0).src(1));
-  const int64_t lanes = std::max<int64_t>(1, renderer.target().vector_bytes / store.src(1).dtype().itemsize());
+  const int64_t lanes = lanes_of_items(renderer, store.src(1).dtype().itemsize());
   for (int a = 0; a < axis_count(kernel) && lanes > 1; a++) {
     const KernelAxes::Axis axis = axis_of(kernel, a);
     if (axis.ordered || axis.reduce || axis.size < lanes || form.coefficient(kernel.range(a)) != 1) continue;
@@ -148,32 +143,8 @@ bool plan_sequential(PlanRequest& r) {
 }
 
 bool has_grid(PlanRequest& r) { return r.renderer.has_locals(); }
-/// Puts the last output axis along the threads of a group, with small tiles; long reduces of few outputs are shared by
-/// a group.
 bool plan_grid(PlanRequest& r) {
-  constexpr double kFewOutputs = 2048, kManyOutputs = 1 << 16;
-  KernelAxes& kernel = r.axes();
-  double outputs = 1;
-  int last = -1, longest = -1;
-  for (int a = 0; a < axis_count(kernel); a++) {
-    const KernelAxes::Axis& x = axis_of(kernel, a);
-    if (x.size <= 1) continue;
-    if (!x.reduce) {
-      outputs *= static_cast<double>(x.size);
-      last = a;
-    } else if (longest < 0 || x.size > axis_of(kernel, longest).size) longest = a;
-  }
-  if (longest >= 0 && outputs <= kFewOutputs && !kernel.no_locals())
-    apply_divisor(kernel, OptOp::kGroup, longest, {16, 8, 4});
-  if (longest >= 0 && axis_of(kernel, longest).type == AxisType::kReduce)
-    apply_divisor(kernel, OptOp::kUnroll, longest, {4, 2});
-  if (last < 0) return true;
-  for (int a = 0; a < last && outputs >= kManyOutputs; a++)
-    if (axis_of(kernel, a).size % 4 == 0 && !axis_of(kernel, a).reduce) {
-      kernel.apply({OptOp::kUpcast, a, 4});
-      break;
-    }
-  if (!kernel.no_locals()) apply_divisor(kernel, OptOp::kLocal, last, {32, 16, 8, 4, 3, 2});
+  plan_workgroups(r.axes());
   return true;
 }
 

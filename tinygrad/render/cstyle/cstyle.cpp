@@ -25,39 +25,6 @@ constexpr const char* kReserved[] = {
     "switch",  "typedef",  "typeof",   "union",  "unsigned", "void",     "volatile", "while",  "asm",
     "buffers", "vars",     "begin",    "end",    "linux",    "unix",     "INLINE",   "kernel"};
 
-constexpr CStyle clang_style() {
-  CStyle s;
-  auto type = [&](DTypeId d, std::string_view name) { s.types[static_cast<size_t>(d)] = name; };
-  // int8 is char: comparing vectors of bytes gives vectors of that.
-  type(DTypeId::kBool, "_Bool");
-  type(DTypeId::kInt8, "char");
-  type(DTypeId::kUInt8, "unsigned char");
-  type(DTypeId::kInt16, "short");
-  type(DTypeId::kUInt16, "unsigned short");
-  type(DTypeId::kInt32, "int");
-  type(DTypeId::kUInt32, "unsigned");
-  type(DTypeId::kInt64, "long");
-  type(DTypeId::kUInt64, "unsigned long");
-  type(DTypeId::kFloat16, "_Float16");
-  type(DTypeId::kFloat32, "float");
-  type(DTypeId::kFloat64, "double");
-  s.byte = "unsigned char";
-  s.prologue = "#define INLINE static inline __attribute__((always_inline))\n\n";
-  s.helper = "INLINE ";
-  s.restrict_word = "restrict ";
-  s.loop = "#pragma clang loop vectorize(disable) interleave(disable) unroll(disable)";
-  s.inf[0] = "__builtin_inff()";
-  s.inf[1] = "__builtin_inf()";
-  s.nan[0] = "__builtin_nanf(\"\")";
-  s.nan[1] = "__builtin_nan(\"\")";
-  s.math_prefix = "__builtin_";
-  s.math_suffix[0] = "f16";
-  s.math_suffix[1] = "f";
-  s.host_entry = true;
-  return s;
-}
-constexpr CStyle kClang = clang_style();
-
 }  // namespace
 
 OpSet CStyleRenderer::ops() const {
@@ -67,14 +34,37 @@ OpSet CStyleRenderer::ops() const {
   if (!style_.host_entry || target().has_fma()) s |= MULACC;
   return s;
 }
-bool CStyleRenderer::supports(DType d) const { return !style_.types[static_cast<size_t>(d.id())].empty(); }
+bool CStyleRenderer::supports(DType d) const {
+  const auto id = static_cast<size_t>(d.id());
+  return !style_.types[id].empty() && (style_.needs[id].empty() || target().has(style_.needs[id]));
+}
 std::string CStyleRenderer::render(const Program& p) const {
   ArenaScope scope(*p.arena);
   return CStyleWriter(p, target(), style_).write();
 }
-ClangRenderer::ClangRenderer(Target t) : CStyleRenderer(std::move(t), kClang) {}
+
+int GridRenderer::max_lanes(DType d) const {
+  constexpr int kMost = 16;  // of OpenCL's vectors
+  return style().vectors == VectorSyntax::kNone ? 1 : std::min(Renderer::max_lanes(d), kMost);
+}
 
 // ---- text ----
+
+/// Returns `pattern` with $ and a letter replaced by what the letter stands for.
+std::string CStyleWriter::filled_in(std::string_view pattern,
+                                    std::initializer_list<std::pair<char, std::string>> names) {
+  std::string out;
+  for (size_t i = 0; i < pattern.size(); i++) {
+    if (pattern[i] != '$') {
+      out += pattern[i];
+      continue;
+    }
+    i++;
+    for (const auto& [letter, text] : names)
+      if (i < pattern.size() && pattern[i] == letter) out += text;
+  }
+  return out;
+}
 
 void CStyleWriter::line(const std::string& text) {
   body_ += std::string(static_cast<size_t>(depth_) * 2, ' ') + text + "\n";
@@ -133,6 +123,11 @@ std::string CStyleWriter::tag(DType d, int lanes) {
 }
 std::string CStyleWriter::vector(DType d, int lanes) {
   TG_ASSERT(!d.is_bool(), "a mask has a width");
+  TG_ASSERT(style_.vectors != VectorSyntax::kNone, "the language has no vectors: ", lanes, " lanes of ", d);
+  if (style_.vectors == VectorSyntax::kOpenCl) {
+    TG_ASSERT(lanes == 2 || lanes == 4 || lanes == 8 || lanes == 16, "OpenCL has no vectors of ", lanes, " lanes");
+    return scalar(d) + std::to_string(lanes);
+  }
   vectors_.insert({d.id(), lanes});
   return tag(d, lanes);
 }
@@ -161,11 +156,12 @@ CStyleWriter::Expr CStyleWriter::literal(const ConstValue& v, DType d) const {
   if (d.is_bool()) return make(v.as_double() != 0 ? "1" : "0");
   if (d.is_int()) {
     const int128 i = truncate_int(v.is_int() ? v.i : static_cast<int128>(v.f), d);
-    if (i == int_min(dtypes::int64)) return make("(-9223372036854775807L - 1)");
+    const std::string suffix(style_.long_suffix);
+    if (i == int_min(dtypes::int64)) return make("(-9223372036854775807" + suffix + " - 1)");
     if (d == dtypes::int32 && i == int_min(d)) return make("(-2147483647 - 1)");
     const bool wide = d.itemsize() == 8;
     std::string s = d.is_unsigned() ? str(static_cast<uint64_t>(i)) : str(static_cast<int64_t>(i));
-    return make(s + (d.is_unsigned() && d.itemsize() >= 4 ? "u" : "") + (wide ? "L" : ""));
+    return make(s + (d.is_unsigned() && d.itemsize() >= 4 ? "u" : "") + (wide ? suffix : ""));
   }
   const double f = truncate_float(v.as_double(), d);
   const bool doubled = d == dtypes::float64;
@@ -194,7 +190,31 @@ CStyleWriter::Expr CStyleWriter::splat(const Expr& e, DType d, int lanes, int by
 }
 CStyleWriter::Expr CStyleWriter::convert_mask(const Expr& m, int from, int to, int lanes) {
   if (from == to) return m;
-  return join("__builtin_convertvector(" + m.text + ", " + mask(to, lanes) + ")", kPostfix, {&m});
+  return converted(m, mask_type(to), lanes);
+}
+
+/// Each lane converted to `d`.
+CStyleWriter::Expr CStyleWriter::converted(const Expr& v, DType d, int lanes) {
+  const std::string t = vector(d, lanes);
+  if (style_.vectors == VectorSyntax::kOpenCl) return call("convert_" + t, {&v});
+  return join("__builtin_convertvector(" + v.text + ", " + t + ")", kPostfix, {&v});
+}
+/// The same bits as a vector of `d`.
+CStyleWriter::Expr CStyleWriter::reinterpreted(const Expr& v, DType d, int lanes) {
+  const std::string t = vector(d, lanes);
+  return style_.vectors == VectorSyntax::kOpenCl ? call("as_" + t, {&v}) : cast(t, v);
+}
+/// A vector of these lanes.
+std::string CStyleWriter::vector_of(DType d, const std::vector<std::string>& lanes) {
+  const bool parentheses = style_.vectors == VectorSyntax::kOpenCl;
+  std::string list;
+  for (const std::string& lane : lanes) list += (list.empty() ? "" : ", ") + lane;
+  return "(" + vector(d, static_cast<int>(lanes.size())) + ")" + (parentheses ? "(" + list + ")" : "{" + list + "}");
+}
+/// Lane `i` of the vector called `v`.
+std::string CStyleWriter::lane_of(const std::string& v, int i) const {
+  static constexpr char kHex[] = "0123456789abcdef";
+  return style_.vectors == VectorSyntax::kOpenCl ? v + ".s" + kHex[i] : str(v, "[", i, "]");
 }
 
 CStyleWriter::Expr CStyleWriter::use(Slot& s) {
@@ -332,9 +352,15 @@ void CStyleWriter::declare_variable(UOp u) {
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   const bool letters =
       std::all_of(given.begin(), given.end(), [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); });
-  name = unique(letters && !names_.count(name) ? name : "var_" + name);
+  name = unique(letters && style_.host_entry && !names_.count(name) ? name : "var_" + name);
   values_[static_cast<size_t>(view_.position(u))].expr = {name, kPostfix, true, {}};
-  parameters_.push_back({"const " + scalar(u.dtype()) + " " + name, str("vars[", view_.var_slot(u), "]")});
+  const std::string declaration = "const " + scalar(u.dtype()) + " " + name;
+  if (style_.host_entry) {
+    parameters_.push_back({declaration, str("vars[", view_.var_slot(u), "]")});
+  } else {
+    given_[static_cast<size_t>(view_.var_slot(u))] = name + "_given";
+    line(declaration + " = " + name + "_given;");
+  }
 }
 
 /// Declares variables, whose names are the user's, and then pointers, which come before them in the list.
@@ -352,23 +378,63 @@ void CStyleWriter::declare_parameters() {
   auto before = [&](UOp a, UOp b) { return place(a) < place(b); };
   std::sort(params.begin(), params.end(), before);
   std::sort(variables.begin(), variables.end(), before);
+  given_.resize(p_.vars.size());
   for (UOp u : variables) declare_variable(u);
+  if (!style_.host_entry) return declare_grid_parameters(params, nodes);
   std::vector<std::pair<std::string, std::string>> pointers;
   for (UOp u : params) {
-    const size_t at = static_cast<size_t>(view_.position(u));
     const int64_t slot = u.arg<ParamArg>().slot;
-    storage_[at] = unique("data" + std::to_string(slot));
-    // Two views of one parameter overlap.
-    const std::string promise = nodes[static_cast<size_t>(slot)] == 1 ? std::string(style_.restrict_word) : "";
-    const std::string t = std::string(style_.pointer) + (written_[at] ? "" : "const ") + memory_type(u.dtype());
-    pointers.push_back({t + "* " + promise + storage_[at], str("buffers[", slot, "]")});
+    pointers.push_back({pointer_to(u) + name_parameter(u, nodes), str("buffers[", slot, "]")});
   }
   parameters_.insert(parameters_.begin(), pointers.begin(), pointers.end());
 }
 
+/// Returns the type of a pointer to a parameter.
+std::string CStyleWriter::pointer_to(UOp param) const {
+  const bool written = written_[static_cast<size_t>(view_.position(param))];
+  return std::string(style_.pointer) + (written ? "" : "const ") + memory_type(param.dtype()) + "* ";
+}
+/// Gives a parameter a name, and returns it with the promise that nothing else points there. `nodes`: views by slot;
+/// two of one parameter overlap.
+std::string CStyleWriter::name_parameter(UOp param, const std::vector<int>& nodes) {
+  const int64_t slot = param.arg<ParamArg>().slot;
+  std::string& name = storage_[static_cast<size_t>(view_.position(param))];
+  name = unique("data" + std::to_string(slot));
+  return (nodes[static_cast<size_t>(slot)] == 1 ? std::string(style_.restrict_word) : "") + name;
+}
+
+/// Declares all buffers of the program, also those this kernel does not look at, their offsets and all variables: the
+/// launch passes them in that order.
+void CStyleWriter::declare_grid_parameters(const UOps& params, const std::vector<int>& nodes) {
+  std::vector<std::string> pointers, offsets;
+  const std::string bytes = std::string(style_.pointer) + "char*";
+  for (int slot = 0; slot < p_.nbuffers; slot++) {
+    const int views = nodes[static_cast<size_t>(slot)];
+    const bool direct = views == 1 && !style_.buffer_offsets;
+    const std::string memory = str("memory", slot), offset = str("offset", slot);
+    if (!direct) pointers.push_back(bytes + " " + memory);
+    if (style_.buffer_offsets) offsets.push_back("const long " + offset);
+    for (UOp u : params) {
+      if (u.arg<ParamArg>().slot != slot) continue;
+      const std::string type = pointer_to(u), name = name_parameter(u, nodes);
+      if (direct) pointers.push_back(type + name);
+      else
+        line(type + name + " = (" + type.substr(0, type.size() - 1) + ")" +
+             (style_.buffer_offsets ? "(" + memory + " + " + offset + ")" : memory) + ";");
+    }
+  }
+  for (std::vector<std::string>* list : {&pointers, &offsets})
+    for (const std::string& declaration : *list) parameters_.push_back({declaration, ""});
+  for (size_t i = 0; i < given_.size(); i++) {
+    const std::string name = given_[i].empty() ? str("unused", i) : given_[i];
+    parameters_.push_back({filled_in(style_.variable, {{'v', name}}), ""});
+  }
+  if (!style_.grid_parameter.empty()) parameters_.push_back({std::string(style_.grid_parameter), ""});
+}
+
 /// Declares registers, and scratch memory on the stack or of the thread.
 void CStyleWriter::declare_buffers() {
-  int64_t on_stack = 0, offset = 0;
+  int64_t on_stack = 0, offset = 0, shared = 0;
   const int64_t of_thread = style_.host_entry ? thread_scratch_bytes(view_) : 0;
   if (of_thread) {
     helpers_ += "void* tg_scratch(long bytes) __attribute__((malloc));\n";
@@ -388,15 +454,24 @@ void CStyleWriter::declare_buffers() {
     }
     const int64_t n = storage_size(u);
     on_stack += n * u.dtype().itemsize();
+    if (u.arg<ParamArg>().addrspace == AddrSpace::kLocal && !style_.host_entry) {
+      shared += n * u.dtype().itemsize();
+      TG_CHECK(CompileError, shared <= target_.shared_bytes, "[render] kernel ", p_.name, " needs ", shared,
+               " bytes of its group's memory, ", target_.device, " has ", target_.shared_bytes);
+    }
     TG_ASSERT(on_stack <= kScratchLimit, "scratch memory of ", on_stack, " bytes");
     name = fresh(is_register ? "acc" : "buf");
     if (is_register) line(register_type(u) + " " + name + ";");
-    else line(str(style_.scratch, t, " ", name, "[", n, "] __attribute__((aligned(64)));"));
+    else {
+      const bool shared = u.arg<ParamArg>().addrspace == AddrSpace::kLocal;
+      line(str(shared ? style_.scratch : "", t, " ", name, "[", n, "]", style_.aligned, ";"));
+    }
   }
 }
 
 void CStyleWriter::open_loop(UOp r) {
-  TG_ASSERT(!is_thread(r) || style_.host_entry, "a THREAD range in a language without threads");
+  const bool whole_thread = is_thread(r) && !style_.host_entry;
+  TG_ASSERT(!whole_thread || !style_.thread_index.empty(), "a THREAD range in a language without threads");
   for (Slot* s : std::vector<Slot*>(open_)) give_name(*s);  // not once for each iteration
   const RangeArg& arg = r.arg<RangeArg>();
   const bool thread = is_thread(r);
@@ -407,13 +482,14 @@ void CStyleWriter::open_loop(UOp r) {
   name = unique(name);
   const std::string t = scalar(r.dtype());
   const Expr end = value(r.src(0), 1);
+  values_[static_cast<size_t>(view_.position(r))].expr = {name, kPostfix, true, {}};
+  loops_.push_back(r);
+  if (whole_thread) return line("const " + t + " " + name + " = " + std::string(style_.thread_index) + ";");
   threaded_ |= thread;
   if (!style_.loop.empty()) line(std::string(style_.loop));
   if (thread) line("for (" + t + " " + name + " = begin; " + name + " < end; " + name + "++) {");
   else line("for (" + t + " " + name + " = 0; " + name + " < " + wrap(end, kShift) + "; " + name + "++) {");
   depth_++;
-  loops_.push_back(r);
-  values_[static_cast<size_t>(view_.position(r))].expr = {name, kPostfix, true, {}};
 }
 
 void CStyleWriter::grid_index(UOp u) {
@@ -445,9 +521,10 @@ void CStyleWriter::instruction(const Inst& in) {
     case Ops::RANGE:
       if (!is_lane(u)) return open_loop(u);
       if (in.lanes > 1 && in.need_value) {
-        std::string v = "(" + vector(u.dtype(), in.lanes) + "){";
-        for (int i = 0; i < in.lanes; i++) v += str(i ? ", " : "", i);
-        define(u, false, {v + "}", kPostfix, false, {}}, vector(u.dtype(), in.lanes), "lane", true);
+        std::vector<std::string> numbers;
+        for (int i = 0; i < in.lanes; i++) numbers.push_back(std::to_string(i));
+        define(u, false, {vector_of(u.dtype(), numbers), kPostfix, false, {}}, vector(u.dtype(), in.lanes), "lane",
+               true);
       }
       return;
     case Ops::END:
@@ -455,6 +532,7 @@ void CStyleWriter::instruction(const Inst& in) {
         if (!u.src(i).is(Ops::RANGE) || is_lane(u.src(i))) continue;
         TG_ASSERT(!loops_.empty() && loops_.back() == u.src(i), "END of a loop that is not the innermost: ", u);
         loops_.pop_back();
+        if (is_thread(u.src(i)) && !style_.host_entry) continue;
         depth_--;
         line("}");
       }
@@ -467,6 +545,34 @@ void CStyleWriter::instruction(const Inst& in) {
   }
 }
 
+/// Text in front of the name of a kernel of a grid.
+std::string CStyleWriter::kernel_head() const {
+  int64_t n[3], all = 1;
+  for (int i = 0; i < 3; i++) {
+    const UOp size = p_.local_size[i];
+    TG_ASSERT(!size || size.is_const(), "a group of a size that is not known: ", size);
+    n[i] = size ? static_cast<int64_t>(size.const_int()) : 1;
+    all *= n[i];
+  }
+  return filled_in(style_.function, {{'x', std::to_string(n[0])},
+                                     {'y', std::to_string(n[1])},
+                                     {'z', std::to_string(n[2])},
+                                     {'n', std::to_string(all)}});
+}
+
+/// Returns the types that the text names.
+std::string CStyleWriter::declared_types() const {
+  std::string types;
+  for (const auto& [d, lanes] : vectors_)
+    types += str("typedef ", scalar(d), " ", tag(d, lanes), " __attribute__((ext_vector_type(", lanes, ")));\n");
+  for (const auto& [d, lanes] : unaligned_) {
+    const std::string t = tag(d, lanes);
+    types += str("typedef ", t, " ", t, "_u __attribute__((aligned(", DType(d).itemsize(), ")));\n");
+  }
+  if (words_) types += str("typedef ", scalar(dtypes::uint32), " words __attribute__((aligned(1), may_alias));\n");
+  return types.empty() ? "" : types + "\n";
+}
+
 std::string CStyleWriter::write() {
   declare_parameters();
   declare_buffers();
@@ -476,15 +582,7 @@ std::string CStyleWriter::write() {
   if (style_.host_entry && accesses_.hints.any_nontemporal()) line("__builtin_ia32_sfence();");
 
   auto add = [](std::string& list, const std::string& item) { list += (list.empty() ? "" : ", ") + item; };
-  std::string types, declared, passed;
-  for (const auto& [d, lanes] : vectors_)
-    types += str("typedef ", scalar(d), " ", tag(d, lanes), " __attribute__((ext_vector_type(", lanes, ")));\n");
-  for (const auto& [d, lanes] : unaligned_) {
-    const std::string t = tag(d, lanes);
-    types += str("typedef ", t, " ", t, "_u __attribute__((aligned(", DType(d).itemsize(), ")));\n");
-  }
-  if (words_) types += str("typedef ", scalar(dtypes::uint32), " words __attribute__((aligned(1), may_alias));\n");
-  if (!types.empty()) types += "\n";
+  std::string declared, passed;
   for (const auto& [declaration, argument] : parameters_) {
     add(declared, declaration);
     add(passed, argument);
@@ -493,11 +591,12 @@ std::string CStyleWriter::write() {
     add(declared, "const long begin, const long end");
     add(passed, "begin, end");
   }
-  const std::string name = style_.host_entry ? p_.name + "_body" : p_.name;
-  const std::string_view kind = style_.host_entry ? style_.helper : style_.function;
-  const std::string out =
-      str(style_.prologue, types, helpers_, kind, "void ", name, "(", declared, ") {\n", escaped_, body_, "}\n");
-  if (!style_.host_entry) return out;
+  const bool halves = std::any_of(view_.insts().begin(), view_.insts().end(),
+                                  [](const Inst& in) { return in.u.dtype() == dtypes::float16; });
+  const std::string head = str(halves ? style_.half_header : "", style_.prologue, declared_types(), helpers_);
+  if (!style_.host_entry) return str(head, kernel_head(), p_.name, "(", declared, ") {\n", escaped_, body_, "}\n");
+  const std::string name = p_.name + "_body";
+  const std::string out = str(head, style_.helper, "void ", name, "(", declared, ") {\n", escaped_, body_, "}\n");
   // Only arguments of a function can be declared distinct, so the kernel has one of its own.
   return out + "\nvoid " + p_.name + "(void* const* buffers, const long* vars, long begin, long end) {\n  " + name +
          "(" + passed + ");\n}\n";

@@ -7,30 +7,53 @@
 
 namespace tg {
 
+/// How a language writes vectors: not at all, as clang's ext_vector_type with its builtins, or as OpenCL C does.
+enum class VectorSyntax { kNone, kExtended, kOpenCl };
+
 /// The names in one C-like language. Views must outlive the renderer.
 struct CStyle {
   std::array<std::string_view, static_cast<size_t>(DTypeId::kCount)>
-      types{};                      ///< scalar types by DTypeId; empty: the language lacks it
+      types{};  ///< scalar types by DTypeId; empty: the language lacks it
+  std::array<std::string_view, static_cast<size_t>(DTypeId::kCount)>
+      needs{};                      ///< the feature of a target without which it lacks a type; empty: none
   std::string_view prologue;        ///< text in front of everything
+  std::string_view half_header;     ///< text in front of everything of a kernel with float16
   std::string_view byte;            ///< how bool is stored
-  std::string_view function;        ///< text before the kernel's result type
+  std::string_view function;        ///< text before a kernel's name: $x, $y, $z threads of its group, $n in all
   std::string_view helper;          ///< text before the result type of functions the kernel calls
   std::string_view pointer;         ///< text before a parameter's type ("__global ")
+  std::string_view variable;        ///< a variable as a parameter, $v its name: always 64 bits wide
+  std::string_view grid_parameter;  ///< what follows the parameters, where the indices of the grid are one; else empty
   std::string_view restrict_word;   ///< text before a parameter's name
   std::string_view scratch;         ///< text before a declaration of scratch memory ("__shared__ ")
+  std::string_view aligned;         ///< text behind a declaration of scratch memory
   std::string_view loop;            ///< a line before each loop; empty: none
   std::string_view barrier;         ///< statement that waits for the group; empty: the language has no groups
   std::string_view inf[2], nan[2];  ///< of float32, of float64
-  std::string_view math_prefix;     ///< before sqrt, trunc, fma ...
-  std::string_view math_suffix[3];  ///< ... and after, by type: float16, float32, float64
+  std::string_view long_suffix = "L";               ///< of 64-bit literals
+  std::string_view math_prefix;                     ///< before sqrt, trunc, fma ...
+  std::string_view math_suffix[3];                  ///< ... and after, by type: float16, float32, float64
+  std::string_view bits;                            ///< body of a function that returns the bits of x as the type $t
   std::string_view group_index[3], local_index[3];  ///< expressions of SPECIAL gidx0.., lidx0..; empty: no grid
-  bool host_entry = false;  ///< the kernel is called with (buffers, vars, begin, end), see docs/ir.md
+  std::string_view thread_index;  ///< expression of the THREAD range where each thread runs one iteration of it
+  VectorSyntax vectors = VectorSyntax::kNone;
+  bool half_functions = false;  ///< has sqrt, trunc, ... of float16; else they are computed in float32
+  bool buffer_offsets = false;  ///< handles are no addresses: an offset in bytes follows for each, behind all of them
+  bool host_entry = false;      ///< the kernel is called with (buffers, vars, begin, end), see docs/ir.md
 };
+
+const CStyle& clang_style();
+const CStyle& opencl_style();
+const CStyle& cuda_style();
+const CStyle& hip_style();
+const CStyle& metal_style();
 
 /// Writes readable C. Deterministic: equal programs give equal text. A value that is used once becomes part of its
 /// user, others are named: val (loaded), alu (computed), acc (registers), buf (scratch), data (parameters), idx, ridx,
-/// tidx (loops). Vectors are clang's ext_vector_type, a vector of bools is a mask: integers of 0 and -1, as wide as
-/// what was compared.
+/// tidx (loops). A vector of bools is a mask: integers of 0 and -1, as wide as what was compared.
+///
+/// A kernel of a grid takes its buffers, their offsets where handles are no addresses, and its variables as 64-bit
+/// integers, each in the order of the program.
 ///
 /// Assumes that the memory of a written parameter overlaps no other parameter, and no alignment beyond that of an
 /// element.
@@ -41,6 +64,9 @@ class CStyleRenderer : public Renderer {
   bool supports(DType d) const override;
   std::string render(const Program& p) const override;
 
+ protected:
+  const CStyle& style() const { return style_; }
+
  private:
   const CStyle& style_;
 };
@@ -49,11 +75,48 @@ class CStyleRenderer : public Renderer {
 /// operation, what the LLVM renderer does.
 class ClangRenderer final : public CStyleRenderer {
  public:
-  explicit ClangRenderer(Target t);
+  explicit ClangRenderer(Target t) : CStyleRenderer(std::move(t), clang_style()) {}
   bool has_threads() const override { return true; }
   bool has_prefetch() const override { return true; }
   bool has_blocks() const override { return false; }
   std::vector<const TensorCore*> tensor_cores() const override { return tensor_cores_of(target()); }
+};
+
+/// A language of kernels that many threads run. Where the language allows it and the target has no feature
+/// "workgroups", as a processor that runs OpenCL, kernels are those of a host: each thread runs one iteration of the
+/// THREAD range, with vectors. Everywhere else they are grids of workgroups.
+class GridRenderer : public CStyleRenderer {
+ public:
+  using CStyleRenderer::CStyleRenderer;
+  bool has_locals() const override { return style().thread_index.empty() || target().has("workgroups"); }
+  bool has_threads() const override { return !has_locals(); }
+  bool has_blocks() const override { return false; }
+  int64_t scratch_limit() const override { return target().shared_bytes; }
+  int max_lanes(DType d) const override;
+};
+
+/// OpenCL C 1.2 with the extensions the target names as features: "fp16", "fp64".
+class OpenClRenderer final : public GridRenderer {
+ public:
+  explicit OpenClRenderer(Target t) : GridRenderer(std::move(t), opencl_style()) {}
+};
+
+/// CUDA C++ as NVRTC compiles it. float16 needs CUDA's header cuda_fp16.h.
+class CudaRenderer final : public GridRenderer {
+ public:
+  explicit CudaRenderer(Target t) : GridRenderer(std::move(t), cuda_style()) {}
+};
+
+/// HIP C++ as HIPRTC compiles it, which is clang.
+class HipRenderer final : public GridRenderer {
+ public:
+  explicit HipRenderer(Target t) : GridRenderer(std::move(t), hip_style()) {}
+};
+
+/// Metal Shading Language 2.3. It has no float64.
+class MetalRenderer final : public GridRenderer {
+ public:
+  explicit MetalRenderer(Target t) : GridRenderer(std::move(t), metal_style()) {}
 };
 
 }  // namespace tg

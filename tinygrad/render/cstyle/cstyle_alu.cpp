@@ -101,6 +101,8 @@ CStyleWriter::Expr CStyleWriter::maximum(UOp u, const std::vector<Expr>& s, int 
 }
 
 CStyleWriter::Expr CStyleWriter::math(const char* what, DType d, int lanes, std::initializer_list<const Expr*> args) {
+  if (d == dtypes::float16 && !style_.half_functions) return half_math(what, lanes, args);
+  if (lanes > 1 && style_.vectors == VectorSyntax::kOpenCl) return call(what, args);
   if (lanes > 1) return call(math_helper(what, d, lanes, static_cast<int>(args.size())), args);
   const Expr e = call(str(style_.math_prefix, what,
                           style_.math_suffix[d == dtypes::float16   ? 0
@@ -111,13 +113,24 @@ CStyleWriter::Expr CStyleWriter::math(const char* what, DType d, int lanes, std:
                               : e;  // these return clang's storage type, whose arithmetic is in float
 }
 
+/// A function of halves through floats: square root, truncation and remainder are exact that way.
+CStyleWriter::Expr CStyleWriter::half_math(const char* what, int lanes, std::initializer_list<const Expr*> args) {
+  const DType half = dtypes::float16, wide = dtypes::float32;
+  std::vector<Expr> x;
+  for (const Expr* e : args) x.push_back(convert(*e, half, wide, lanes));
+  return convert(x.size() == 1   ? math(what, wide, lanes, {&x[0]})
+                 : x.size() == 2 ? math(what, wide, lanes, {&x[0], &x[1]})
+                                 : math(what, wide, lanes, {&x[0], &x[1], &x[2]}),
+                 wide, half, lanes);
+}
+
 CStyleWriter::Expr CStyleWriter::convert(const Expr& v, DType from, DType to, int lanes) {
   if (from == to) return v;
   if (from == dtypes::float16 && to == dtypes::float32 && takes_halves_apart(lanes))
     return call(widening_helper(lanes), {&v});
   auto element_wise = [&](const Expr& e, DType d) {
     if (lanes == 1) return cast(scalar(d), e);
-    return join("__builtin_convertvector(" + e.text + ", " + vector(d, lanes) + ")", kPostfix, {&e});
+    return converted(e, d, lanes);
   };
   if (to.is_bool()) {
     Expr zero = literal(from.is_float() ? ConstValue(0.0) : ConstValue(0), from);
@@ -127,9 +140,10 @@ CStyleWriter::Expr CStyleWriter::convert(const Expr& v, DType from, DType to, in
   if (from.is_bool()) {
     if (lanes == 1) return element_wise(v, to);
     const Expr ones = join("-" + wrap(v, kPostfix), kUnary, {&v});  // a mask as wide as `to`
-    return to.is_float() ? element_wise(ones, to) : is_signed(to) ? ones : cast(vector(to, lanes), ones);
+    return to.is_float() ? element_wise(ones, to) : is_signed(to) ? ones : reinterpreted(ones, to, lanes);
   }
-  if (from.is_int() && to.is_int() && from.itemsize() == to.itemsize()) return cast(type(to, lanes), v);
+  if (from.is_int() && to.is_int() && from.itemsize() == to.itemsize())
+    return lanes == 1 ? cast(scalar(to), v) : reinterpreted(v, to, lanes);
   if (from.is_int() || to.is_float()) return element_wise(v, to);
   if (from == dtypes::float16) return convert(element_wise(v, dtypes::float32), dtypes::float32, to, lanes);
   // Saturating, to a type that is wide enough, so that negative values wrap in unsigned ones.
@@ -143,7 +157,8 @@ CStyleWriter::Expr CStyleWriter::bitcast(const Expr& v, DType from, DType to, in
   if (from == to) return v;
   if (from.is_bool()) return bitcast(convert(v, from, dtypes::uint8, lanes), dtypes::uint8, to, lanes);
   if (to.is_bool()) return convert(v, from, to, lanes);
-  if (lanes > 1 || (from.is_int() && to.is_int())) return cast(type(to, lanes), v);
+  if (lanes > 1) return reinterpreted(v, to, lanes);
+  if (from.is_int() && to.is_int()) return cast(scalar(to), v);
   return call(bits_helper(from, to), {&v});
 }
 
@@ -210,7 +225,7 @@ CStyleWriter::Expr CStyleWriter::in_float(UOp u, const std::vector<Expr>& s, int
   for (const Expr& e : s) x.push_back(convert(e, half, wide, lanes));
   if (u.in(groups::kComparison)) {
     const Expr e = infix(symbol(u.op()), u.is(Ops::CMPLT) ? kLess : kEqual, x[0], x[1]);
-    return join("__builtin_convertvector(" + e.text + ", " + mask(half.itemsize(), lanes) + ")", kPostfix, {&e});
+    return converted(e, mask_type(half.itemsize()), lanes);
   }
   if (!u.is(Ops::MAX))
     return convert(math(u.is(Ops::SQRT) ? "sqrt" : "trunc", wide, lanes, {&x[0]}), wide, half, lanes);
@@ -344,7 +359,8 @@ std::string CStyleWriter::shift_helper(Ops op, DType d, int lanes) {
                             (sign ? "a >> (" + in_range + " ? b : " + last + ")" : in_range + " ? a >> b : 0") + ";\n");
   } else {
     const std::string u = vector(ud, lanes), m = mask(d.itemsize(), lanes);
-    std::string body = "  " + m + " in_range = (" + u + ")b < (" + u + ")" + bits + ";\n";
+    const std::string amount = reinterpreted({"b", kPostfix, true, {}}, ud, lanes).text;
+    std::string body = "  " + m + " in_range = " + amount + " < (" + u + ")" + bits + ";\n";
     if (!left && sign) body += "  return a >> (in_range ? b : (" + t + ")" + last + ");\n";
     else
       body += "  return in_range ? a " + std::string(left ? "<<" : ">>") + " (b & (" + t + ")" + last + ") : (" + t +
@@ -394,13 +410,16 @@ std::string CStyleWriter::saturate_helper(DType from, DType to, int lanes) {
       body = "  return x >= " + top + " ? " + most + " : x >= " + bottom + " ? (" + t + ")x : x == x ? " + least +
              " : 0;\n";
   } else {
-    const std::string fm = mask(from.itemsize(), lanes), tm = mask(to.itemsize(), lanes);
-    auto as_result = [&](const std::string& m) {
-      return from.itemsize() == to.itemsize() ? m : "__builtin_convertvector(" + m + ", " + tm + ")";
+    const std::string fm = mask(from.itemsize(), lanes);
+    auto as_result = [&](const char* m) {
+      const Expr e{m, kPostfix, true, {}};
+      return from.itemsize() == to.itemsize() ? e.text : converted(e, mask_type(to.itemsize()), lanes).text;
     };
     body = "  " + fm + " high = x >= " + top + ", low = x < " + (lower.empty() ? bottom : "(" + f + ")0") + ";\n";
-    body += "  " + t + " r = __builtin_convertvector((high | low | (x != x)) ? (" + f + ")0 : x, " + t + ");\n";
-    const std::string below = lower.empty() ? least : "(" + t + ")" + lower + "(x)";
+    const Expr in_range{"(high | low | (x != x)) ? (" + f + ")0 : x", kTernary, false, {}};
+    body += "  " + t + " r = " + converted(in_range, to, lanes).text + ";\n";
+    const Expr lower_half{lower + "(x)", kPostfix, false, {}};
+    const std::string below = lower.empty() ? least : reinterpreted(lower_half, to, lanes).text;
     body += "  return " + as_result("high") + " ? " + most + " : " + as_result("low") + " ? " + below + " : r;\n";
   }
   helper_text(t + " " + name + "(" + f + " x)", body);
@@ -409,9 +428,7 @@ std::string CStyleWriter::saturate_helper(DType from, DType to, int lanes) {
 
 std::string CStyleWriter::bits_helper(DType from, DType to) {
   const std::string name = tag(to, 1) + "_bits_" + tag(from, 1), t = scalar(to);
-  if (helper(name))
-    helper_text(t + " " + name + "(" + scalar(from) + " x)",
-                "  " + t + " r;\n  __builtin_memcpy(&r, &x, sizeof r);\n  return r;\n");
+  if (helper(name)) helper_text(t + " " + name + "(" + scalar(from) + " x)", filled_in(style_.bits, {{'t', t}}));
   return name;
 }
 

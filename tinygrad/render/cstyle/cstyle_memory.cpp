@@ -8,6 +8,16 @@
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
+namespace {
+/// Returns what helpers for pointers of this kind have in their names: functions take pointers of one kind each.
+std::string space_name(const std::string& space) {
+  std::string name;
+  for (char c : space)
+    if (std::isalnum(static_cast<unsigned char>(c))) name += c;
+  return name.empty() ? "" : name + "_";
+}
+}  // namespace
+
 bool CStyleWriter::in_register(UOp buffer) const { return plain_[static_cast<size_t>(view_.position(buffer))]; }
 
 /// Returns the name of a parameter or of scratch memory; of a parameter whose narrow elements are read several at once,
@@ -15,12 +25,28 @@ bool CStyleWriter::in_register(UOp buffer) const { return plain_[static_cast<siz
 std::string CStyleWriter::storage(const MemAccess& a, DType d) {
   const std::string& name = storage_[static_cast<size_t>(view_.position(a.base))];
   if (!a.base.is(Ops::PARAM) || a.base.dtype().itemsize() == d.itemsize()) return name;
+  TG_ASSERT(style_.host_entry, "words of narrow elements in a language that reads elements: ", a.base);
   words_ = true;
   return "((const words*)" + name + ")";
 }
 CStyleWriter::Expr CStyleWriter::address(const MemAccess& a, DType d, const Expr& index) {
   const Expr base{storage(a, d), kPostfix, true, {}};
   return index.text == "0" ? base : infix("+", kAdd, base, index);
+}
+/// Returns the qualifier of a pointer to what is accessed.
+std::string CStyleWriter::space(const MemAccess& a) const {
+  if (a.base.is(Ops::PARAM)) return std::string(style_.pointer);
+  return std::string(a.space == AddrSpace::kLocal ? style_.scratch : "");
+}
+/// The vector of adjacent elements at `at`.
+std::string CStyleWriter::read_vector(DType d, int lanes, const Expr& at, const std::string& space) {
+  if (style_.vectors == VectorSyntax::kOpenCl) return str("vload", lanes, "(0, ", at.text, ")");
+  return "*(" + space + "const " + unaligned(d, lanes) + "*)" + wrap(at, kUnary);
+}
+std::string CStyleWriter::write_vector(DType d, int lanes, const Expr& at, const std::string& space,
+                                       const std::string& v) {
+  if (style_.vectors == VectorSyntax::kOpenCl) return str("vstore", lanes, "(", v, ", 0, ", at.text, ")");
+  return "*(" + space + unaligned(d, lanes) + "*)" + wrap(at, kUnary) + " = " + v;
 }
 /// Bools are bytes in memory.
 CStyleWriter::Expr CStyleWriter::from_memory(const Expr& e, DType d, int lanes) {
@@ -39,23 +65,23 @@ CStyleWriter::Expr CStyleWriter::vector_load(const MemAccess& a, DType d, const 
   const Expr at = address(a, d, a.affine ? index : Expr{"0", kPostfix, true, {}});
   const Expr stride{std::to_string(a.stride), a.stride < 0 ? kUnary : kPostfix, true, {}};
   if (!a.affine) {
-    if (gate) return call(memory_helper("load", d, n, "gather", a.index.dtype(), true), {&at, &index, gate, alt});
-    return call(memory_helper("load", d, n, "gather", a.index.dtype(), false), {&at, &index});
+    const std::string gather = memory_helper("load", d, "gather", a, gate != nullptr);
+    return gate ? call(gather, {&at, &index, gate, alt}) : call(gather, {&at, &index});
   }
   if (gate) {
-    if (a.stride == 1) return call(memory_helper("load", d, n, "", {}, true), {&at, gate, alt});
-    return call(memory_helper("load", d, n, "strided", {}, true), {&at, &stride, gate, alt});
+    if (a.stride == 1) return call(memory_helper("load", d, "", a, true), {&at, gate, alt});
+    return call(memory_helper("load", d, "strided", a, true), {&at, &stride, gate, alt});
   }
   if (ahead) line("__builtin_prefetch(" + wrap(at, kAdd) + " + " + std::to_string(ahead) + ");");
-  const std::string pointer = "*(const " + unaligned(d, n) + "*)";
-  if (a.stride == 1) return join(pointer + wrap(at, kUnary), kUnary, {&at});
+  if (a.stride == 1) return join(read_vector(d, n, at, space(a)), kUnary, {&at});
   if (a.stride == 0) return splat(join(storage(a, d) + "[" + index.text + "]", kPostfix, {&index}), d, n, 0);
   if (a.stride == -1) {
-    const Expr v = join(pointer + "(" + wrap(at, kAdd) + " - " + std::to_string(n - 1) + ")", kUnary, {&at});
+    const Expr first = infix("-", kAdd, at, {std::to_string(n - 1), kPostfix, true, {}});
+    const Expr v = join(read_vector(d, n, first, space(a)), kUnary, {&at});
     return call(reverse_helper(d, n), {&v});
   }
-  if (std::abs(a.stride) <= kShuffledStride) return call(shuffle_helper(d, n, a.stride), {&at});
-  return call(memory_helper("load", d, n, "strided", {}, false), {&at, &stride});
+  if (std::abs(a.stride) <= kShuffledStride) return call(shuffle_helper(d, n, a.stride, space(a)), {&at});
+  return call(memory_helper("load", d, "strided", a, false), {&at, &stride});
 }
 
 void CStyleWriter::load(UOp u) {
@@ -105,21 +131,19 @@ void CStyleWriter::vector_store(const MemAccess& a, DType d, const Expr& v, cons
   const Expr stride{std::to_string(a.stride), kPostfix, true, {}};
   auto statement = [&](const Expr& e) { line(before + e.text + ";"); };
   if (!a.affine) {
-    if (gate)
-      return statement(call(memory_helper("store", d, n, "scatter", a.index.dtype(), true), {&at, &index, gate, &v}));
-    return statement(call(memory_helper("store", d, n, "scatter", a.index.dtype(), false), {&at, &index, &v}));
+    const std::string scatter = memory_helper("store", d, "scatter", a, gate != nullptr);
+    return statement(gate ? call(scatter, {&at, &index, gate, &v}) : call(scatter, {&at, &index, &v}));
   }
   if (gate) {
-    if (a.stride == 1) return statement(call(memory_helper("store", d, n, "", {}, true), {&at, gate, &v}));
-    return statement(call(memory_helper("store", d, n, "strided", {}, true), {&at, &stride, gate, &v}));
+    if (a.stride == 1) return statement(call(memory_helper("store", d, "", a, true), {&at, gate, &v}));
+    return statement(call(memory_helper("store", d, "strided", a, true), {&at, &stride, gate, &v}));
   }
-  const std::string pointer = before + "*(" + unaligned(d, n) + "*)";
-  if (a.stride == 1) return line(pointer + wrap(at, kUnary) + " = " + v.text + ";");
+  if (a.stride == 1) return line(before + write_vector(d, n, at, space(a), v.text) + ";");
   if (a.stride == -1) {
-    const std::string reversed = call(reverse_helper(d, n), {&v}).text;
-    return line(pointer + "(" + wrap(at, kAdd) + " - " + std::to_string(n - 1) + ") = " + reversed + ";");
+    const Expr first = infix("-", kAdd, at, {std::to_string(n - 1), kPostfix, true, {}});
+    return line(before + write_vector(d, n, first, space(a), call(reverse_helper(d, n), {&v}).text) + ";");
   }
-  statement(call(memory_helper("store", d, n, "strided", {}, false), {&at, &stride, &v}));
+  statement(call(memory_helper("store", d, "strided", a, false), {&at, &stride, &v}));
 }
 
 void CStyleWriter::store(UOp u) {
@@ -160,19 +184,35 @@ void CStyleWriter::nontemporal_store(const MemAccess& a, DType d, const Expr& v)
 
 // ---- helpers ----
 
+/// The vector of lanes (of a vector called so) in this order; the names of at most two vectors occur.
+std::string CStyleWriter::picked(DType d, int lanes, const std::vector<std::pair<std::string, int>>& from) {
+  if (style_.vectors == VectorSyntax::kOpenCl) {
+    std::vector<std::string> names;
+    for (const auto& [v, i] : from) names.push_back(lane_of(v, i));
+    return vector_of(d, names);
+  }
+  const std::string& a = from[0].first;
+  std::string b = a, order;
+  for (const auto& [v, i] : from)
+    if (v != a) b = v;
+  for (const auto& [v, i] : from) order += str(", ", v == a ? i : lanes + i);
+  return "__builtin_shufflevector(" + a + ", " + b + order + ")";
+}
+
 std::string CStyleWriter::reverse_helper(DType d, int lanes) {
   const std::string name = "reverse_" + tag(d, lanes), t = vector(d, lanes);
   if (!helper(name)) return name;
-  std::string order;
-  for (int i = lanes; i-- > 0;) order += str(", ", i);
-  helper_text(t + " " + name + "(" + t + " a)", "  return __builtin_shufflevector(a, a" + order + ");\n");
+  std::vector<std::pair<std::string, int>> order;
+  for (int i = lanes; i-- > 0;) order.emplace_back("a", i);
+  helper_text(t + " " + name + "(" + t + " a)", "  return " + picked(d, lanes, order) + ";\n");
   return name;
 }
 
 /// Vectors that cover first to last lane exactly, shuffled together.
-std::string CStyleWriter::shuffle_helper(DType d, int lanes, int64_t stride) {
-  const std::string name = str("load_", tag(d, lanes), "_every", stride < 0 ? "_back" : "", std::abs(stride));
-  const std::string t = vector(d, lanes), u = unaligned(d, lanes);
+std::string CStyleWriter::shuffle_helper(DType d, int lanes, int64_t stride, const std::string& space) {
+  const std::string name =
+      str("load_", space_name(space), tag(d, lanes), "_every", stride < 0 ? "_back" : "", std::abs(stride));
+  const std::string t = vector(d, lanes);
   if (!helper(name)) return name;
   const int64_t n = lanes, s = std::abs(stride), span = (n - 1) * s + 1, low = stride < 0 ? -(n - 1) * s : 0;
   std::vector<int64_t> starts, start_of, offset_of;
@@ -185,16 +225,18 @@ std::string CStyleWriter::shuffle_helper(DType d, int lanes, int64_t stride) {
   std::string body;
   for (int64_t start : starts) {
     const bool first = start == starts.front();
-    const std::string v = str("*(const ", u, "*)(p + ", low + start, ")");
-    std::string order;
-    for (size_t lane = 0; lane < static_cast<size_t>(n); lane++)
-      order += str(", ", start_of[lane] == start ? (first ? 0 : n) + offset_of[lane]
-                         : first                 ? 0
-                                                 : static_cast<int64_t>(lane));
-    if (first) body += "  " + t + " r = " + v + ";\n";
-    body += "  r = __builtin_shufflevector(r, " + (first ? "r" : v) + order + ");\n";
+    const Expr at{str("p + ", low + start), kAdd, false, {}};
+    const std::string v = read_vector(d, lanes, at, space);
+    std::vector<std::pair<std::string, int>> order;
+    for (size_t lane = 0; lane < static_cast<size_t>(n); lane++) {
+      if (start_of[lane] == start) order.emplace_back(first ? "r" : "v", static_cast<int>(offset_of[lane]));
+      else order.emplace_back("r", first ? 0 : static_cast<int>(lane));
+    }
+    if (first) body += "  " + t + " r = " + v + ", v;\n";
+    else body += "  v = " + v + ";\n";
+    body += "  r = " + picked(d, lanes, order) + ";\n";
   }
-  helper_text(t + " " + name + "(const " + scalar(d) + "* p)", body + "  return r;\n");
+  helper_text(t + " " + name + "(" + space + "const " + scalar(d) + "* p)", body + "  return r;\n");
   return name;
 }
 
@@ -244,26 +286,37 @@ std::string CStyleWriter::masked_words(DType d, int lanes, bool store) {
 
 /// Lane by lane: what no vector instruction does for all processors. `form`: "" (side by side), "strided", "gather",
 /// "scatter".
-std::string CStyleWriter::memory_helper(const char* verb, DType d, int lanes, const char* form, DType index,
-                                        bool masked) {
+std::string CStyleWriter::memory_helper(const char* verb, DType d, const char* form, const MemAccess& a, bool masked) {
+  const int lanes = a.lanes;
+  const DType index = a.index.dtype();
   const bool store = !std::strcmp(verb, "store"), strided = !std::strcmp(form, "strided"), indexed = *form && !strided;
+  const std::string where = space(a);
   std::string name = indexed ? form : std::string(verb) + (strided ? "_strided" : "");
   if (masked) name += "_masked";
-  name += "_" + tag(d, lanes);
+  name += "_" + space_name(where) + tag(d, lanes);
   if (indexed) name += "_" + tag(index, 1);
   if (!helper(name)) return name;
   const std::string t = vector(d, lanes), e = scalar(d);
-  std::string arguments = (store ? "" : "const ") + e + "* p";
+  std::string arguments = where + (store ? "" : "const ") + e + "* p";
   if (strided) arguments += ", long stride";
   if (indexed) arguments += ", " + vector(index, lanes) + " at";
   if (masked) arguments += ", " + mask(d.itemsize(), lanes) + " m";
   if (store) arguments += ", " + t + " v";
   else if (masked) arguments += ", " + t + " r";
-  const std::string element = strided ? "p[i * stride]" : indexed ? "p[at[i]]" : "p[i]";
+  // In OpenCL C lanes have names and no numbers.
+  const bool loop = style_.vectors == VectorSyntax::kExtended;
+  auto one = [&](int i) {
+    const std::string number = loop ? "i" : std::to_string(i);
+    auto lane = [&](const char* v) { return loop ? str(v, "[i]") : lane_of(v, i); };
+    const std::string element = "p[" + (strided ? number + " * stride" : indexed ? lane("at") : number) + "]";
+    return (masked ? "if (" + lane("m") + ") " : "") +
+           (store ? element + " = " + lane("v") : lane("r") + " = " + element) + ";\n";
+  };
   const std::string fast = masked && !strided && !indexed ? masked_words(d, lanes, store) : "";
-  const std::string assignment = store ? element + " = v[i];\n" : "r[i] = " + element + ";\n";
   std::string body = fast + (store || masked ? "" : "  " + t + " r;\n");
-  body += str("  for (int i = 0; i < ", lanes, "; i++) ", masked ? "if (m[i]) " : "", assignment);
+  if (loop) body += str("  for (int i = 0; i < ", lanes, "; i++) ", one(0));
+  else
+    for (int i = 0; i < lanes; i++) body += "  " + one(i);
   if (!store) body += "  return r;\n";
   if (!fast.empty()) body += "#endif\n";
   helper_text((store ? "void" : t) + " " + name + "(" + arguments + ")", body);

@@ -35,6 +35,7 @@ class CStyleWriter {
   };
 
   // text
+  static std::string filled_in(std::string_view pattern, std::initializer_list<std::pair<char, std::string>> names);
   void line(const std::string& text);
   std::string fresh(const std::string& prefix);
   std::string unique(std::string name);
@@ -64,6 +65,10 @@ class CStyleWriter {
   Expr literal(const ConstValue& v, DType d) const;
   Expr splat(const Expr& e, DType d, int lanes, int bytes);
   Expr value(UOp u, int lanes, int bytes = 0);
+  Expr converted(const Expr& v, DType d, int lanes);
+  Expr reinterpreted(const Expr& v, DType d, int lanes);
+  std::string vector_of(DType d, const std::vector<std::string>& lanes);
+  std::string lane_of(const std::string& v, int i) const;
   Expr convert_mask(const Expr& m, int from, int to, int lanes);
   Expr lane0(UOp u);
   void define(UOp u, bool first_lane, Expr e, const std::string& type, const char* prefix = "alu", bool name = false);
@@ -78,6 +83,7 @@ class CStyleWriter {
   Expr shift(UOp u, const Expr& a, const Expr& b, int lanes);
   Expr negate(const Expr& a, DType d, int lanes) const;
   Expr math(const char* what, DType d, int lanes, std::initializer_list<const Expr*> args);
+  Expr half_math(const char* what, int lanes, std::initializer_list<const Expr*> args);
   Expr convert(const Expr& v, DType from, DType to, int lanes);
   Expr bitcast(const Expr& v, DType from, DType to, int lanes);
   Expr maximum(UOp u, const std::vector<Expr>& s, int lanes);
@@ -97,9 +103,10 @@ class CStyleWriter {
   std::string bits_helper(DType from, DType to);
   std::string dot_helper(const std::string& instruction, DType d, int lanes);
   std::string reduce_helper(Ops op, DType d, int lanes);
-  std::string shuffle_helper(DType d, int lanes, int64_t stride);
+  std::string shuffle_helper(DType d, int lanes, int64_t stride, const std::string& space);
+  std::string picked(DType d, int lanes, const std::vector<std::pair<std::string, int>>& from);
   std::string reverse_helper(DType d, int lanes);
-  std::string memory_helper(const char* verb, DType d, int lanes, const char* form, DType index, bool masked);
+  std::string memory_helper(const char* verb, DType d, const char* form, const MemAccess& a, bool masked);
   std::string masked_words(DType d, int lanes, bool store);
   std::string combine(Ops op, DType d, const std::string& a, const std::string& b, int lanes);
 
@@ -107,6 +114,11 @@ class CStyleWriter {
   void count_uses();
   void declare_variable(UOp u);
   void declare_parameters();
+  std::string pointer_to(UOp param) const;
+  std::string name_parameter(UOp param, const std::vector<int>& nodes);
+  void declare_grid_parameters(const UOps& params, const std::vector<int>& nodes);
+  std::string kernel_head() const;
+  std::string declared_types() const;
   void declare_buffers();
   void instruction(const Inst& in);
   void arithmetic(const Inst& in);
@@ -122,6 +134,9 @@ class CStyleWriter {
   bool in_register(UOp buffer) const;
   std::string storage(const MemAccess& a, DType d);
   Expr address(const MemAccess& a, DType d, const Expr& index);
+  std::string space(const MemAccess& a) const;
+  std::string read_vector(DType d, int lanes, const Expr& at, const std::string& space);
+  std::string write_vector(DType d, int lanes, const Expr& at, const std::string& space, const std::string& v);
   Expr vector_load(const MemAccess& a, DType d, const Expr* gate, const Expr* alt, int64_t ahead = 0);
   void vector_store(const MemAccess& a, DType d, const Expr& v, const Expr* gate, const std::string& before);
   Expr from_memory(const Expr& e, DType d, int lanes);
@@ -142,6 +157,7 @@ class CStyleWriter {
   std::set<std::string> names_, helper_names_;
   std::string helpers_, escaped_, body_;
   std::vector<std::pair<std::string, std::string>> parameters_;  // declaration, what the entry passes
+  std::vector<std::string> given_;                               // by variable: its parameter
   std::vector<UOp> loops_;
   int depth_ = 1;
   bool threaded_ = false, words_ = false;

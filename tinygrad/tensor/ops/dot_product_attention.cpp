@@ -45,7 +45,7 @@ bool pays(UOp s, UOp v) {
   const Shape &shape = shape_of(s), &values = shape_of(v);
   if (shape.symbolic() || values.symbolic() || shape.size() < 2 || values.size() < 2) return false;
   if (s.dtype() != dtypes::float32 || v.dtype().is_weak() || is_multi(s) || is_multi(v) ||
-      !has_attention_kernels(device_of(s)))
+      !device_traits(device_of(s)).attention_kernels)
     return false;
   const auto fits = [](const SInt& n) { return n.value() >= 128 || n.value() % 64 == 0; };
   return fits(shape.back()) && fits(shape[shape.size() - 2]) && values.back().value() % 16 == 0 &&

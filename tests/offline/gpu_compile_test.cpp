@@ -1,0 +1,124 @@
+/// \file Kernels of the kinds that programs have, compiled for GPUs that are not here: by NVRTC for NVIDIA's, by clang
+/// for AMD's.
+#include <gtest/gtest.h>
+
+#include "apps/tg/models.h"
+#include "tinygrad/base/context.h"
+#include "tinygrad/base/error.h"
+#include "tinygrad/engine/counters.h"
+#include "tinygrad/nn/nn.h"
+#include "tinygrad/nn/optim.h"
+#include "tinygrad/nn/state.h"
+#include "tinygrad/runtime/amdgpu_compiler.h"
+#include "tinygrad/runtime/nvrtc_compiler.h"
+#include "tinygrad/tensor/tensor.h"
+
+namespace tg {
+namespace {
+
+struct Graph {
+  const char* name;
+  void (*run)();
+};
+
+Tensor values(const Shape& shape, DType d = dtypes::float32) { return Tensor::empty(shape, {.dtype = d}); }
+
+void elementwise() {
+  const Tensor x = values({1000, 70});
+  realize(Tensors{x.exp(), x.log(), x.sin(), x.sqrt(), x.tanh(), x.gelu(), x.sigmoid(), x.pow(2.5), x.trunc()});
+  (values({64, 33}).transpose(0, 1).contiguous() + 1).realize();
+}
+void types() {
+  for (DType d : {dtypes::int8, dtypes::uint8, dtypes::int16, dtypes::uint16, dtypes::int32, dtypes::uint32,
+                  dtypes::int64, dtypes::uint64, dtypes::float16, dtypes::bfloat16, dtypes::float32, dtypes::float64}) {
+    const Tensor x = values({300}, d), y = values({300}, d);
+    realize(Tensors{x + y * x, x.maximum(y), x.cast(dtypes::float32), x.cast(dtypes::int32), x.cast(dtypes::bool_),
+                    x.sum(), (x < y).where(x, y)});
+    if (d.is_int()) realize(Tensors{x.trunc_div(y), x % y, x ^ y});
+  }
+}
+void products() {
+  for (DType d : {dtypes::float32, dtypes::float16, dtypes::bfloat16, dtypes::int8}) {
+    values({256, 128}, d).matmul(values({128, 192}, d)).realize();
+    values({65, 77}, d).matmul(values({77, 9}, d)).realize();
+  }
+  values({4, 64, 32}).matmul(values({4, 32, 64})).realize();
+}
+void reduces() {
+  const Tensor x = values({512, 700});
+  realize(Tensors{x.sum(), x.sum(0), x.sum(1), x.max(1), x.argmax(1), x.softmax(1), x.var(0), x.cumsum(1)});
+  realize(Tensors{x.sort(1).first, Tensor::rand({300, 30})});
+}
+void images() {
+  const Tensor x = values({2, 8, 30, 30});
+  x.conv2d(values({16, 8, 3, 3}), {}, {.padding = 1}).relu().max_pool2d().realize();
+  x.conv2d(values({8, 1, 3, 3}), {}, {.groups = 8, .stride = 2}).realize();
+}
+void resnet() {
+  models::ResNet18 net(10);
+  net(values({2, 3, 64, 64})).realize();
+}
+void gpt_block() { models::GptBlock(128, 4)(values({2, 32, 128})).realize(); }
+void training() {
+  models::ConvNet net;
+  nn::Adam optimizer(nn::get_parameters(net));
+  const nn::Training mode;
+  net(values({16, 1, 28, 28})).sparse_categorical_crossentropy(values({16}, dtypes::int32)).backward();
+  optimizer.step();
+}
+
+constexpr Graph kGraphs[] = {{"Elementwise", elementwise}, {"Types", types},      {"Products", products},
+                             {"Reduces", reduces},         {"Images", images},    {"ResNet18", resnet},
+                             {"GptBlock", gpt_block},      {"Training", training}};
+
+/// A compiler, and what is missing for it; empty: nothing.
+struct Language {
+  const char* name;
+  std::string (*missing)();
+};
+std::string amdgpu_missing() {
+  try {
+    make_amdgpu_compiler(amdgpu_target(""))->compile("");
+    return "";
+  } catch (const CompileError& e) { return e.what(); }
+}
+constexpr Language kCuda{"CUDA", nvrtc_missing}, kHip{"HIP", amdgpu_missing};
+struct Processor {
+  Language language;
+  const char* arch;
+};
+
+class GpuCompile : public testing::TestWithParam<std::tuple<Graph, Processor>> {};
+
+TEST_P(GpuCompile, AllKernels) {
+  const auto& [graph, processor] = GetParam();
+  if (const std::string missing = processor.language.missing(); !missing.empty()) GTEST_SKIP() << missing;
+  Context ctx{{"DEV", str("NULL:", processor.language.name, ":", processor.arch)}};
+  const int64_t before = GlobalCounters::compiled + GlobalCounters::disk_hits;
+  graph.run();
+  EXPECT_GT(GlobalCounters::compiled + GlobalCounters::disk_hits, before);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Offline, GpuCompile,
+    testing::Combine(testing::ValuesIn(kGraphs),
+                     testing::Values(Processor{kCuda, "sm_75"}, Processor{kCuda, "sm_90"}, Processor{kCuda, "sm_120"},
+                                     Processor{kHip, "gfx90a"}, Processor{kHip, "gfx942"}, Processor{kHip, "gfx1100"},
+                                     Processor{kHip, "gfx1201"})),
+    [](const auto& info) { return str(std::get<0>(info.param).name, "_", std::get<1>(info.param).arch); });
+
+TEST(GpuCompile, SaysWhatIsNoArchitecture) {
+  EXPECT_THROW(cuda_target("gfx942"), ValueError);
+  EXPECT_THROW(cuda_target("sm_"), ValueError);
+  EXPECT_THROW(amdgpu_target("sm_90"), ValueError);
+  EXPECT_EQ(cuda_target("sm_90a").arch, "sm_90a");
+  EXPECT_EQ(amdgpu_target("").arch, "gfx942");
+}
+
+TEST(GpuCompile, ErrorsOfTheCompilersHaveATypeAndAMessage) {
+  if (nvrtc_missing().empty()) EXPECT_THROW(make_nvrtc_compiler(cuda_target(""))->compile("nonsense"), CompileError);
+  else EXPECT_THROW(make_nvrtc_compiler(cuda_target(""))->compile(""), CompileError);
+  EXPECT_THROW(make_amdgpu_compiler(amdgpu_target(""))->compile("nonsense"), CompileError);
+}
+
+}  // namespace
+}  // namespace tg

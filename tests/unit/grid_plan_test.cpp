@@ -1,0 +1,104 @@
+/// \file What the heuristic chooses for workgroups: every plan is run thread by thread and compared with the kernel.
+#include <gtest/gtest.h>
+
+#include "kernels.h"
+#include "tinygrad/base/context.h"
+#include "tinygrad/render/renderers.h"
+
+namespace tg {
+namespace {
+using namespace testing;
+
+Target small_target(int64_t group_threads = 256) {
+  Target t;
+  t.device = "TEST";
+  t.renderer = "OPENCL";
+  t.features = {"fma", "workgroups"};
+  t.vector_bytes = 4;
+  t.group_threads = group_threads;
+  t.shared_bytes = 32 << 10;
+  return t;
+}
+struct Grid {
+  int64_t groups = 1, threads = 1;
+  int barriers = 0;
+};
+Grid planned(const KernelPtr& k, const Target& t = small_target()) {
+  const auto p = check_kernel(k, *make_renderer(t), CodegenOptions::from_env());
+  ArenaScope scope(*p->arena);
+  Grid g;
+  for (int i = 0; i < 3; i++) {
+    if (p->global_size[i]) g.groups *= static_cast<int64_t>(p->global_size[i].const_int());
+    if (p->local_size[i]) g.threads *= static_cast<int64_t>(p->local_size[i].const_int());
+  }
+  for (UOp u : p->insts) g.barriers += u.is(Ops::BARRIER);
+  return g;
+}
+
+TEST(GridPlan, ProductsAreTiledInTheGroupsMemory) {
+  const Grid g = planned(matmul(64, 64, 32));
+  EXPECT_EQ(g.threads, 16 * 16);
+  EXPECT_EQ(g.groups, 1);
+  EXPECT_EQ(g.barriers, 2);
+  for (int t = 1; t < 4; t++) EXPECT_EQ(planned(matmul(64, 64, 32, t & 1, t & 2)).barriers, 2);
+}
+
+TEST(GridPlan, ProductsOfAnySize) {
+  for (const auto& [n, m, l] :
+       {std::tuple{9, 70, 12}, std::tuple{33, 17, 7}, std::tuple{8, 8, 64}, std::tuple{65, 66, 67}})
+    planned(matmul(n, m, l));
+  EXPECT_EQ(planned(conv(1, 8, 16, 12, 12, 3, 1)).barriers, 2);
+  planned(conv(2, 3, 9, 10, 11, 3, 0));
+}
+
+TEST(GridPlan, FewSumsAreSharedByGroups) {
+  EXPECT_GE(planned(reduce_all(4096)).threads, 32);
+  const Grid rows = planned(reduce_rows(8, 1000));
+  EXPECT_GE(rows.threads, 16);
+  EXPECT_EQ(rows.groups, 8);
+  EXPECT_GE(planned(reduce_columns(512, 64)).threads, 64);  // neighbours along a row
+  EXPECT_GE(planned(reduce_all(4099)).threads, 32);         // a prime number of elements
+  planned(reduce_rows(3, 17));
+  planned(reduce_all(97, Ops::MAX));
+}
+
+TEST(GridPlan, NeighboursAreAdjacentInMemory) {
+  EXPECT_EQ(planned(elementwise(64, 64)).threads, 256);
+  EXPECT_EQ(planned(elementwise(7, 13)).threads, 7 * 13);
+  EXPECT_GE(planned(elementwise(37, 41)).threads, 32);
+  EXPECT_EQ(planned(elementwise(1, 257)).threads, 32);  // the last ones compute what others do, too
+  planned(transpose(40, 24));
+}
+
+TEST(GridPlan, GroupsHaveNoMoreThreadsThanTheTarget) {
+  for (int64_t most : {1, 16, 64}) {
+    for (const KernelPtr& k : {matmul(64, 64, 32), reduce_all(4096), elementwise(64, 64)})
+      EXPECT_LE(planned(k, small_target(most)).threads, most);
+  }
+}
+
+TEST(GridPlan, DimensionsKeepWithinTheLimits) {
+  Target t = small_target();
+  t.grid_limit[0] = 64;
+  t.grid_limit[1] = 3;
+  t.grid_limit[2] = 3;
+  t.group_limit[1] = 4;
+  t.group_limit[2] = 2;
+  for (const KernelPtr& k : {elementwise(64, 64), transpose(40, 24), conv(2, 8, 16, 12, 12, 3, 1)}) {
+    const auto p = check_kernel(k, *make_renderer(t), CodegenOptions::from_env());
+    ArenaScope scope(*p->arena);
+    for (int i = 0; i < 3; i++) {
+      if (p->global_size[i]) EXPECT_LE(p->global_size[i].const_int(), t.grid_limit[i]);
+      if (p->local_size[i]) EXPECT_LE(p->local_size[i].const_int(), t.group_limit[i]);
+    }
+  }
+  t.grid_limit[0] = 1;
+  EXPECT_THROW(planned(elementwise(640, 640), t), ShapeError);
+}
+
+TEST(GridPlan, WithoutGroups) {
+  Context ctx{{"NOLOCALS", 1}};
+  for (const KernelPtr& k : {matmul(64, 64, 32), reduce_all(64), elementwise(64, 64)}) EXPECT_EQ(planned(k).threads, 1);
+}
+}  // namespace
+}  // namespace tg

@@ -1,0 +1,176 @@
+/// \file The OpenCL device below tensors: what is missing, targets, compiling, memory, queues, and every error.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tinygrad/base/context.h"
+#include "tinygrad/base/error.h"
+#include "tinygrad/runtime/device.h"
+#include "tinygrad/runtime/opencl_device.h"
+
+namespace tg {
+namespace {
+using testing::HasSubstr;
+
+template <class E = Error> std::string message(const auto& f) {
+  try {
+    f();
+  } catch (const E& e) { return e.what(); }
+  return "no error";
+}
+
+TEST(OpenClLibrary, SaysWhatIsMissing) {
+  EXPECT_THAT(message<DeviceError>([] { open_opencl("libNoOpenCL.so.1"); }),
+              HasSubstr("found no libNoOpenCL.so.1, the OpenCL loader"));
+  EXPECT_THAT(message<DeviceError>([] { open_opencl("libm.so.6"); }), HasSubstr("has no function clGetPlatformIDs"));
+  EXPECT_EQ(opencl_error_name(CL_INVALID_WORK_GROUP_SIZE), "CL_INVALID_WORK_GROUP_SIZE");
+  EXPECT_EQ(opencl_error_name(-9999), "error -9999");
+  EXPECT_THAT(message<DeviceError>([] { check_opencl(CL_OUT_OF_RESOURCES, "clFinish", "CL:2"); }),
+              HasSubstr("[clFinish] CL:2: CL_OUT_OF_RESOURCES"));
+}
+
+OpenClDevice described(cl_device_type type) {
+  OpenClDevice d;
+  d.name = "test";
+  d.type = type;
+  d.fma = true;
+  d.lanes = 16;
+  d.units = 4;
+  d.group_threads = 512;
+  d.local_bytes = 32 << 10;
+  return d;
+}
+
+TEST(OpenClTarget, ProcessorsHaveLanesAndGpusGroups) {
+  const Target processor = opencl_target(described(CL_DEVICE_TYPE_CPU), "", ""),
+               gpu = opencl_target(described(CL_DEVICE_TYPE_GPU), "OPENCL", "");
+  EXPECT_FALSE(processor.has("workgroups"));
+  EXPECT_EQ(processor.vector_bytes, 64);
+  EXPECT_LE(processor.l2_bytes, 32 << 10);  // panels are in the group's memory
+  EXPECT_TRUE(gpu.has("workgroups"));
+  EXPECT_EQ(gpu.group_threads, 512);
+  EXPECT_EQ(gpu.shared_bytes, 32 << 10);
+  EXPECT_FALSE(gpu.has("fp16"));
+  EXPECT_TRUE(opencl_target(described(CL_DEVICE_TYPE_CPU), "", "workgroups").has("workgroups"));
+  EXPECT_FALSE(opencl_target(described(CL_DEVICE_TYPE_GPU), "", "lanes").has("workgroups"));
+  EXPECT_NE(processor.key(), opencl_target(described(CL_DEVICE_TYPE_CPU), "", "workgroups").key());
+}
+
+TEST(OpenClTarget, SaysWhatDevCanName) {
+  EXPECT_THAT(message<DeviceError>([] { opencl_target(described(CL_DEVICE_TYPE_GPU), "LLVM", ""); }),
+              HasSubstr("[DEV] CL has no renderer 'LLVM', expected OPENCL"));
+  EXPECT_THAT(message<DeviceError>([] { opencl_target(described(CL_DEVICE_TYPE_GPU), "", "sm_90"); }),
+              HasSubstr("got CL:OPENCL:sm_90, expected workgroups or lanes"));
+}
+
+class OpenCl : public testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      device_ = &Device::get("CL");
+    } catch (const DeviceError& e) { GTEST_SKIP() << e.what(); }
+  }
+  Device& device() { return *device_; }
+  std::shared_ptr<Executable> load(const std::string& source, const std::string& name) {
+    return device().load(device().compiler().compile_cached(source), name);
+  }
+
+ private:
+  Device* device_ = nullptr;
+};
+
+constexpr const char* kAddOne = R"(
+__kernel void add_one(__global char* memory0, const long offset0, const long by) {
+  __global int* data0 = (__global int*)(memory0 + offset0);
+  data0[get_global_id(0)] += by;
+}
+)";
+
+TEST_F(OpenCl, LaunchesWithOffsetsAndVariables) {
+  const auto kernel = load(kAddOne, "add_one");
+  std::vector<int> host(64);
+  std::iota(host.begin(), host.end(), 0);
+  void* block = device().allocator().allocate(256);
+  device().queue().copy_in({block, 0}, host.data(), 256);
+  LaunchArgs args;
+  const int64_t offset = 12, by = 1000;  // no multiple of what sub-buffers would need
+  args.buffers = &block;
+  args.offsets = &offset;
+  args.nbuffers = 1;
+  args.vars = &by;
+  args.nvars = 1;
+  args.global[0] = 5;
+  args.local[0] = 2;
+  kernel->launch(args);
+  const EventRef behind = device().queue().record();
+  std::vector<int> out(60);
+  device().queue().copy_out(out.data(), {block, 16}, 240);
+  device().queue().wait();
+  EXPECT_TRUE(behind->done());
+  EXPECT_NO_THROW(behind->wait());
+  for (int i = 0; i < 60; i++) EXPECT_EQ(out[static_cast<size_t>(i)], i + 4 + (i + 4 < 13 ? 1000 : 0)) << i;
+  device().allocator().free(block, 256);
+}
+
+TEST_F(OpenCl, QueuesWaitForEachOther) {
+  Queue &kernels = device().queue(), &copies = device().transfer_queue();
+  const auto kernel = load(kAddOne, "add_one");
+  void* block = device().allocator().allocate(1 << 20);
+  std::vector<int> in(1 << 18, 7), out(1 << 18);
+  LaunchArgs args;
+  const int64_t offset = 0, by = 1;
+  args.buffers = &block;
+  args.offsets = &offset;
+  args.nbuffers = 1;
+  args.vars = &by;
+  args.nvars = 1;
+  args.global[0] = 1 << 18;
+  for (int round = 0; round < 20; round++) {
+    copies.copy_in({block, 0}, in.data(), 1 << 20);
+    kernels.wait_for(copies.record());
+    kernel->launch(args);
+    const EventRef done = kernels.record();
+    copies.wait_for(done);
+    copies.copy_out(out.data(), {block, 0}, 1 << 20);
+    copies.wait();
+    ASSERT_EQ(std::count(out.begin(), out.end(), 8), 1 << 18);
+  }
+  const EventRef first = kernels.record();
+  kernel->launch(args);
+  const EventRef last = kernels.record();
+  last->wait();
+  if (const auto seconds = last->seconds_since(*first)) EXPECT_GE(*seconds, 0);
+  device().allocator().free(block, 1 << 20);
+}
+
+TEST_F(OpenCl, ErrorsHaveTypes) {
+  Compiler& compiler = device().compiler();
+  EXPECT_THAT(message<CompileError>([&] { compiler.compile("__kernel void f() { nonsense; }"); }),
+              HasSubstr("nonsense"));
+  EXPECT_THAT(message<FormatError>([&] { device().load(std::vector<uint8_t>{1, 2, 3, 4}, "f"); }),
+              HasSubstr("got bytes that are no program of"));
+  EXPECT_THAT(message<FormatError>([&] { device().load(std::vector<uint8_t>{}, "f"); }), HasSubstr("got no bytes"));
+  EXPECT_THAT(message<FormatError>([&] { load(kAddOne, "add_two"); }), HasSubstr("without a kernel add_two"));
+  EXPECT_THAT(message<OutOfMemoryError>([&] { device().allocator().allocate(size_t{1} << 50); }), HasSubstr("CL"));
+  EXPECT_THAT(message<DeviceError>([&] { device().source_compiler(device().target()); }),
+              HasSubstr("got a kernel in C for CL: write it in UOps"));
+  EXPECT_THAT(message<DeviceError>([] { Device::get("CL:77"); }), HasSubstr("got CL:77, found"));
+}
+
+TEST_F(OpenCl, GroupsBeyondTheLimitsAreRefused) {
+  const auto kernel = load(kAddOne, "add_one");
+  LaunchArgs args;
+  args.local[1] = int64_t{1} << 40;
+  EXPECT_THAT(message<DeviceError>([&] { kernel->launch(args); }),
+              HasSubstr("kernel add_one has 1099511627776 threads along dimension 1 of a group, at most"));
+}
+
+TEST_F(OpenCl, BinariesAreCached) {
+  const std::string source = std::string(kAddOne) + "// a text of its own\n";
+  const std::vector<uint8_t> first = device().compiler().compile_cached(source);
+  EXPECT_EQ(first, device().compiler().compile_cached(source));
+  EXPECT_THAT(device().compiler().cache_key(), HasSubstr("-cl-std=CL1.2"));
+}
+}  // namespace
+}  // namespace tg

@@ -1,0 +1,210 @@
+/// \file Plans of kernels on targets with workgroups.
+#include "tinygrad/codegen/plan/grid_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "tinygrad/codegen/scratch/stage.h"
+#include "tinygrad/uop/affine.h"
+
+namespace tg {
+namespace {
+constexpr int64_t kGroup = 256;          // threads that hide each other's waiting
+constexpr int64_t kAdjacent = 32;        // threads that read memory together
+constexpr double kFewOutputs = 1 << 14;  // results with a thread each are too few for a device
+constexpr int64_t kLeastGroup = 16;      // elements of a sum that a group shares
+constexpr int64_t kSide = 16;            // threads of a group along each side of a tile
+constexpr int64_t kSteps = 16;           // of a sum, between two fills of the group's memory
+
+/// A tile of an output axis: threads of a group, results of each.
+struct Tile {
+  int64_t threads = 1, each = 1;
+  int64_t size() const { return threads * each; }
+};
+
+class GridPlanner {
+ public:
+  explicit GridPlanner(KernelAxes& kernel) : k_(kernel), count_(static_cast<int>(kernel.axes().size())) {
+    for (UOp u : k_.sink().toposort())
+      if (u.is(Ops::INDEX)) accesses_.emplace_back(u.src(1));
+  }
+  void run();
+
+ private:
+  /// The axes of a product: one of each operand's own, and one of the sum.
+  struct Product {
+    int rows, columns, sum;
+    size_t operands[2];
+  };
+  const KernelAxes::Axis& axis(int a) const { return k_.axes()[static_cast<size_t>(a)]; }
+  bool is_output(int a) const { return !axis(a).reduce && !axis(a).ordered && axis(a).size > 1; }
+  int adjacent(int a) const;
+  int longest(bool reduce) const;
+  std::optional<Product> find_product() const;
+  Tile best_tile(int64_t size, int64_t most_threads) const;
+  bool plan_product();
+  bool plan_shared_sums();
+  void plan_threads();
+  void unroll_sum();
+  void split_off(OptOp op, int a, int64_t n);
+  int64_t divisor(int a, int64_t most) const;
+
+  KernelAxes& k_;
+  const int count_;  // axes of the kernel; what is split off comes behind them
+  std::vector<AffineIndex> accesses_;
+  double outputs_ = 1;
+  int64_t threads_ = 1;
+};
+
+/// Returns how many accesses move by one element along an axis.
+int GridPlanner::adjacent(int a) const {
+  return static_cast<int>(std::count_if(accesses_.begin(), accesses_.end(), [&](const AffineIndex& i) {
+    return std::abs(i.coefficient(k_.range(a))) == 1;
+  }));
+}
+
+/// Returns the axis along which most accesses are adjacent, the longest of them; -1: none is left.
+int GridPlanner::longest(bool reduce) const {
+  int best = -1;
+  auto key = [&](int a) { return std::pair(adjacent(a), axis(a).size); };
+  for (int a = 0; a < count_; a++) {
+    const bool is_free = reduce ? axis(a).type == AxisType::kReduce && axis(a).size > 1
+                                : axis(a).type == AxisType::kLoop && is_output(a);
+    if (is_free && (best < 0 || key(a) > key(best))) best = a;
+  }
+  return best;
+}
+
+/// Returns the largest part of an axis, up to `most`, that divides it.
+int64_t GridPlanner::divisor(int a, int64_t most) const {
+  for (int64_t n = std::min(most, axis(a).size); n > 1; n--)
+    if (axis(a).size % n == 0) return n;
+  return 1;
+}
+
+void GridPlanner::split_off(OptOp op, int a, int64_t n) {
+  if (n <= 1) return;
+  k_.apply({op, a, n});
+  if (op == OptOp::kLocal || op == OptOp::kGroup) threads_ *= n;
+}
+
+/// Returns the tile that computes least in vain, and of those the one with most results of a thread.
+Tile GridPlanner::best_tile(int64_t size, int64_t most_threads) const {
+  Tile best;
+  double least = INFINITY;
+  for (int64_t threads : {most_threads, most_threads / 2, most_threads / 4})
+    for (int64_t each : {4, 2, 7, 5, 3, 1}) {
+      const Tile t{std::max<int64_t>(threads, 1), each};
+      const double computed = static_cast<double>((size + t.size() - 1) / t.size() * t.size());
+      // Of each result in a thread, operands are read 1 / each times.
+      const double cost = computed / static_cast<double>(size) * (1 + 1.0 / static_cast<double>(each)) *
+                          (1 + 0.25 / static_cast<double>(t.threads));
+      if (cost < least) {
+        least = cost;
+        best = t;
+      }
+    }
+  return best;
+}
+
+std::optional<GridPlanner::Product> GridPlanner::find_product() const {
+  const UOps values = stageable(k_.sink());
+  for (size_t i = 0; i < values.size(); i++)
+    for (size_t j = i + 1; j < values.size(); j++) {
+      int own[2] = {-1, -1}, sum = -1;
+      for (int a = 0; a < count_; a++) {
+        const bool in[2] = {depends_on(values[i], k_.range(a)), depends_on(values[j], k_.range(a))};
+        auto take = [&](int& to) {
+          if (to < 0 || axis(a).size > axis(to).size) to = a;
+        };
+        if (axis(a).reduce && in[0] && in[1]) take(sum);
+        else if (is_output(a) && in[0] != in[1]) take(own[in[1]]);
+      }
+      if (own[0] < 0 || own[1] < 0 || sum < 0 || axis(sum).size < 4) continue;
+      if (axis(own[0]).size < 8 || axis(own[1]).size < 8) continue;
+      return Product{std::min(own[0], own[1]), std::max(own[0], own[1]), sum, {i, j}};
+    }
+  return std::nullopt;
+}
+
+/// Tiles two axes, so that each element of an operand in the group's memory is used by as many threads as a tile is
+/// wide.
+bool GridPlanner::plan_product() {
+  const std::optional<Product> p = find_product();
+  if (!p) return false;
+  const int64_t side = std::min<int64_t>(kSide, std::llround(std::sqrt(k_.renderer().target().group_threads)));
+  for (int a : {p->rows, p->columns}) {
+    const Tile t = best_tile(axis(a).size, side);
+    if (axis(a).size % t.size()) k_.apply({OptOp::kPadTo, a, t.size()});
+    split_off(OptOp::kLocal, a, t.threads);
+    split_off(OptOp::kUpcast, a, t.each);
+  }
+  const int64_t steps = divisor(p->sum, kSteps);
+  if (steps < 4) {
+    unroll_sum();
+    return true;
+  }
+  if (steps < axis(p->sum).size) k_.apply({OptOp::kSplit, p->sum, steps});
+  for (size_t operand : p->operands) try {
+      k_.apply({OptOp::kStage, p->sum, static_cast<int64_t>(operand)});
+    } catch (const KernelOptError&) {}  // read from memory, where it does not fit
+  return true;
+}
+
+/// Lets the threads of a group share a sum. All of them read its parts in the end, so a group has about as many as each
+/// thread has elements.
+bool GridPlanner::plan_shared_sums() {
+  const int a = longest(true);
+  const int64_t all = k_.renderer().target().group_threads;
+  if (a < 0 || outputs_ > kFewOutputs || axis(a).size < kLeastGroup || all < kLeastGroup) return false;
+  const int outer = longest(false);
+  const bool across = outer >= 0 && adjacent(outer) > adjacent(a);  // columns: neighbours have a result each
+  if (across) split_off(OptOp::kLocal, outer, divisor(outer, std::min(kAdjacent, all / 4)));
+  const int64_t most = std::min(kGroup, all) / threads_;
+  const auto wanted = static_cast<int64_t>(std::exp2(std::ceil(std::log2(std::sqrt(axis(a).size)))));
+  const int64_t n = std::clamp<int64_t>(wanted, 4, std::max<int64_t>(most, 4));
+  int64_t part = divisor(a, n);
+  if (part < n / 2) k_.apply({OptOp::kPadTo, a, part = n});
+  split_off(OptOp::kGroup, a, part);
+  return true;
+}
+
+void GridPlanner::unroll_sum() {
+  const int a = longest(true);
+  if (a >= 0 && axis(a).size > 1) split_off(OptOp::kUnroll, a, divisor(a, 4));
+}
+
+/// Puts neighbouring threads along memory, and threads of a group along further axes while it has few.
+void GridPlanner::plan_threads() {
+  const int64_t most = std::min(kGroup, k_.renderer().target().group_threads);
+  for (int a = longest(false); a >= 0 && threads_ < most; a = longest(false)) {
+    const bool first = threads_ == 1;
+    const int64_t limit = std::min(most / threads_, first ? most / 2 : most);
+    if (limit < 2) return;
+    int64_t n = divisor(a, limit);
+    // Sizes that nothing divides: the last threads compute what others do, too.
+    if (first && n < kAdjacent / 2 && axis(a).size > kAdjacent && limit >= kAdjacent)
+      k_.apply({OptOp::kPadTo, a, n = kAdjacent});
+    if (n <= 1) return;
+    split_off(OptOp::kLocal, a, n);
+    if (axis(a).type == AxisType::kLoop && axis(a).size > 1) return;  // the grid takes the rest
+  }
+}
+
+void GridPlanner::run() {
+  for (const KernelAxes::Axis& x : k_.axes()) {
+    if (x.size == 0) return;  // of a size that is not known
+    if (!x.reduce) outputs_ *= static_cast<double>(x.size);
+  }
+  if (k_.no_locals()) return unroll_sum();
+  if (plan_product()) return;
+  const bool shared = plan_shared_sums();
+  unroll_sum();
+  if (!shared) plan_threads();
+}
+}  // namespace
+
+void plan_workgroups(KernelAxes& kernel) { GridPlanner(kernel).run(); }
+
+}  // namespace tg

@@ -1,0 +1,67 @@
+/// \file The parts of an OpenCL device: context, queue, compiler, loaded kernels. Included by its own sources alone.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tinygrad/runtime/compiler.h"
+#include "tinygrad/runtime/opencl_library.h"
+#include "tinygrad/runtime/queue.h"
+#include "tinygrad/target/target.h"
+
+namespace tg {
+
+/// An opened device; lives until the process ends.
+struct OpenClContext {
+  OpenClContext(OpenClDevice d, std::string device_name);
+  OpenClDevice device;
+  std::string name;  ///< canonical: "CL", "CL:1"
+  cl_context context = nullptr;
+
+  void check(cl_int error, const char* call) const { check_opencl(error, call, name); }
+};
+
+/// An in-order command queue.
+class OpenClQueue final : public Queue {
+ public:
+  explicit OpenClQueue(const OpenClContext& context);
+  void copy_in(MemoryPlace dst, const void* src, size_t n) override;
+  void copy_out(void* dst, MemoryPlace src, size_t n) override;
+  void copy(MemoryPlace dst, MemoryPlace src, size_t n) override;
+  EventRef record() override;
+  void wait_for(const EventRef& event) override;
+  void flush() override;
+  void wait() override;
+  cl_command_queue handle() const { return queue_; }
+
+ private:
+  const OpenClContext& context_;
+  cl_command_queue queue_ = nullptr;
+};
+
+/// OpenCL C to the device's own binary.
+class OpenClCompiler final : public Compiler {
+ public:
+  explicit OpenClCompiler(const OpenClContext& context);
+  std::vector<uint8_t> compile(const std::string& source) override;
+  std::string cache_key() const override;
+  std::string assembly(const std::string& source) override;
+  std::string cache_table() const override { return "compile_opencl"; }
+
+ private:
+  const OpenClContext& context_;
+  std::string options_;
+};
+
+/// Loads a binary. Throws FormatError for bytes that are none of this device, or lack the kernel `symbol`.
+std::shared_ptr<Executable> load_opencl(const OpenClContext& context, OpenClQueue& queue,
+                                        std::span<const uint8_t> binary, const std::string& symbol);
+
+/// Returns the target for what DEV says behind "CL:": a renderer, "OPENCL" or none, and how kernels run: "workgroups"
+/// as grids of groups, "lanes" as kernels of a host, each thread an iteration of the outermost loop with vectors. By
+/// default processors take the latter. Throws DeviceError for anything else.
+Target opencl_target(const OpenClDevice& device, const std::string& renderer, const std::string& arch);
+
+}  // namespace tg

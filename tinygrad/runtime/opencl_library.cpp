@@ -1,0 +1,151 @@
+/// \file Opens libOpenCL and asks its devices what they can do.
+#include "tinygrad/runtime/opencl_library.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+
+#include "tinygrad/base/error.h"
+
+namespace tg {
+namespace {
+constexpr const char* kLibrary = "libOpenCL.so.1";
+
+struct ErrorName {
+  cl_int code;
+  const char* name;
+};
+#define TG_CL(x) {x, #x}
+constexpr ErrorName kErrors[] = {TG_CL(CL_DEVICE_NOT_FOUND),
+                                 TG_CL(CL_DEVICE_NOT_AVAILABLE),
+                                 TG_CL(CL_COMPILER_NOT_AVAILABLE),
+                                 TG_CL(CL_MEM_OBJECT_ALLOCATION_FAILURE),
+                                 TG_CL(CL_OUT_OF_RESOURCES),
+                                 TG_CL(CL_OUT_OF_HOST_MEMORY),
+                                 TG_CL(CL_PROFILING_INFO_NOT_AVAILABLE),
+                                 TG_CL(CL_MEM_COPY_OVERLAP),
+                                 TG_CL(CL_BUILD_PROGRAM_FAILURE),
+                                 TG_CL(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST),
+                                 TG_CL(CL_INVALID_VALUE),
+                                 TG_CL(CL_INVALID_DEVICE),
+                                 TG_CL(CL_INVALID_CONTEXT),
+                                 TG_CL(CL_INVALID_COMMAND_QUEUE),
+                                 TG_CL(CL_INVALID_MEM_OBJECT),
+                                 TG_CL(CL_INVALID_BINARY),
+                                 TG_CL(CL_INVALID_BUILD_OPTIONS),
+                                 TG_CL(CL_INVALID_PROGRAM),
+                                 TG_CL(CL_INVALID_PROGRAM_EXECUTABLE),
+                                 TG_CL(CL_INVALID_KERNEL_NAME),
+                                 TG_CL(CL_INVALID_KERNEL),
+                                 TG_CL(CL_INVALID_ARG_INDEX),
+                                 TG_CL(CL_INVALID_ARG_VALUE),
+                                 TG_CL(CL_INVALID_ARG_SIZE),
+                                 TG_CL(CL_INVALID_KERNEL_ARGS),
+                                 TG_CL(CL_INVALID_WORK_DIMENSION),
+                                 TG_CL(CL_INVALID_WORK_GROUP_SIZE),
+                                 TG_CL(CL_INVALID_WORK_ITEM_SIZE),
+                                 TG_CL(CL_INVALID_EVENT),
+                                 TG_CL(CL_INVALID_OPERATION),
+                                 TG_CL(CL_INVALID_BUFFER_SIZE),
+                                 TG_CL(CL_INVALID_GLOBAL_WORK_SIZE)};
+#undef TG_CL
+
+std::string text_of(cl_device_id d, cl_device_info what) {
+  size_t n = 0;
+  if (opencl().GetDeviceInfo(d, what, 0, nullptr, &n) != CL_SUCCESS || n == 0) return "";
+  std::string s(n, '\0');
+  opencl().GetDeviceInfo(d, what, n, s.data(), nullptr);
+  s.resize(s.find('\0') == std::string::npos ? n : s.find('\0'));
+  return s;
+}
+/// Returns a number; 0 where the device does not know the question.
+template <class T> T number_of(cl_device_id d, cl_device_info what) {
+  T v{};
+  return opencl().GetDeviceInfo(d, what, sizeof v, &v, nullptr) == CL_SUCCESS ? v : T{};
+}
+
+OpenClDevice describe(cl_device_id id, const std::string& platform) {
+  OpenClDevice d;
+  d.id = id;
+  d.name = text_of(id, CL_DEVICE_NAME);
+  d.platform = platform;
+  d.driver = text_of(id, CL_DRIVER_VERSION);
+  d.type = number_of<cl_device_type>(id, CL_DEVICE_TYPE);
+  const std::string extensions = " " + text_of(id, CL_DEVICE_EXTENSIONS) + " ";
+  d.fp16 = extensions.find(" cl_khr_fp16 ") != std::string::npos;
+  d.fp64 = number_of<cl_device_fp_config>(id, CL_DEVICE_DOUBLE_FP_CONFIG) != 0;
+  const auto single = number_of<cl_device_fp_config>(id, CL_DEVICE_SINGLE_FP_CONFIG);
+  d.fma = single & CL_FP_FMA;
+  d.exact_division = single & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT;
+  d.units = std::max<int64_t>(1, number_of<cl_uint>(id, CL_DEVICE_MAX_COMPUTE_UNITS));
+  d.lanes = std::max<int64_t>(1, number_of<cl_uint>(id, CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT));
+  d.group_threads = static_cast<int64_t>(number_of<size_t>(id, CL_DEVICE_MAX_WORK_GROUP_SIZE));
+  size_t sizes[16] = {1, 1, 1};
+  opencl().GetDeviceInfo(id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof sizes, sizes, nullptr);
+  for (int i = 0; i < 3; i++) d.group_limit[i] = static_cast<int64_t>(sizes[i]);
+  d.local_bytes = static_cast<int64_t>(number_of<cl_ulong>(id, CL_DEVICE_LOCAL_MEM_SIZE));
+  d.global_bytes = static_cast<int64_t>(number_of<cl_ulong>(id, CL_DEVICE_GLOBAL_MEM_SIZE));
+  d.most_bytes = static_cast<int64_t>(number_of<cl_ulong>(id, CL_DEVICE_MAX_MEM_ALLOC_SIZE));
+  return d;
+}
+
+/// Returns the order in which kinds of devices are numbered.
+int rank_of(const OpenClDevice& d) {
+  return d.type & CL_DEVICE_TYPE_GPU ? 0 : d.type & CL_DEVICE_TYPE_ACCELERATOR ? 1 : 2;
+}
+}  // namespace
+
+OpenClFunctions open_opencl(const char* file) {
+  void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL);  // never closed: drivers keep threads
+  TG_CHECK(DeviceError, library, "[opencl] found no ", file, ", the OpenCL loader");
+  OpenClFunctions f;
+  auto find = [&](const char* name, auto* to) {
+    *to = reinterpret_cast<std::remove_pointer_t<decltype(to)>>(dlsym(library, name));
+    TG_CHECK(DeviceError, *to, "[opencl] ", file, " has no function ", name, ", expected OpenCL 1.2");
+  };
+#define TG_OPENCL_FIND(name) find("cl" #name, &f.name);
+  TG_OPENCL_FUNCTIONS(TG_OPENCL_FIND)
+#undef TG_OPENCL_FIND
+  return f;
+}
+
+const OpenClFunctions& opencl() {
+  static const auto* functions = new OpenClFunctions(open_opencl(kLibrary));
+  return *functions;
+}
+
+std::string opencl_error_name(cl_int error) {
+  for (const ErrorName& e : kErrors)
+    if (e.code == error) return e.name;
+  return "error " + std::to_string(error);
+}
+
+void check_opencl(cl_int error, const char* call, const std::string& device) {
+  TG_CHECK(DeviceError, error == CL_SUCCESS, "[", call, "] ", device, ": ", opencl_error_name(error));
+}
+
+std::vector<OpenClDevice> opencl_devices() {
+  const OpenClFunctions& cl = opencl();
+  cl_uint platforms = 0;
+  std::vector<cl_platform_id> found;
+  if (cl.GetPlatformIDs(0, nullptr, &platforms) == CL_SUCCESS && platforms > 0) {
+    found.resize(platforms);
+    cl.GetPlatformIDs(platforms, found.data(), nullptr);
+  }
+  std::vector<OpenClDevice> devices;
+  for (cl_platform_id p : found) {
+    char name[256] = {};
+    cl.GetPlatformInfo(p, CL_PLATFORM_NAME, sizeof name - 1, name, nullptr);
+    cl_uint n = 0;
+    if (cl.GetDeviceIDs(p, CL_DEVICE_TYPE_ALL, 0, nullptr, &n) != CL_SUCCESS) continue;
+    std::vector<cl_device_id> ids(n);
+    cl.GetDeviceIDs(p, CL_DEVICE_TYPE_ALL, n, ids.data(), nullptr);
+    for (cl_device_id id : ids) devices.push_back(describe(id, name));
+  }
+  TG_CHECK(DeviceError, !devices.empty(), "[opencl] the loader found no driver with a device");
+  std::stable_sort(devices.begin(), devices.end(),
+                   [](const OpenClDevice& a, const OpenClDevice& b) { return rank_of(a) < rank_of(b); });
+  return devices;
+}
+
+}  // namespace tg

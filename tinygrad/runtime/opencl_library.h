@@ -1,0 +1,54 @@
+/// \file libOpenCL, opened at run time: its functions, its devices and its errors.
+#pragma once
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tg {
+
+/// Functions of the library by their names without "cl".
+struct OpenClFunctions {
+  // clang-format off
+#define TG_OPENCL_FUNCTIONS(X)                                                                                  \
+  X(GetPlatformIDs) X(GetPlatformInfo) X(GetDeviceIDs) X(GetDeviceInfo) X(CreateContext) X(CreateCommandQueue)  \
+  X(CreateBuffer) X(ReleaseMemObject) X(CreateProgramWithSource) X(CreateProgramWithBinary) X(BuildProgram)     \
+  X(GetProgramInfo) X(GetProgramBuildInfo) X(ReleaseProgram) X(CreateKernel) X(ReleaseKernel) X(SetKernelArg)   \
+  X(EnqueueNDRangeKernel) X(EnqueueReadBuffer) X(EnqueueWriteBuffer) X(EnqueueCopyBuffer)                       \
+  X(EnqueueMarkerWithWaitList) X(EnqueueBarrierWithWaitList) X(GetEventInfo) X(GetEventProfilingInfo)           \
+  X(WaitForEvents) X(ReleaseEvent) X(Flush) X(Finish)
+#define TG_OPENCL_MEMBER(name) decltype(&::cl##name) name = nullptr;
+  // clang-format on
+  TG_OPENCL_FUNCTIONS(TG_OPENCL_MEMBER)
+#undef TG_OPENCL_MEMBER
+};
+
+/// Opens `file` and finds its functions. Throws DeviceError that says what is missing.
+OpenClFunctions open_opencl(const char* file);
+/// Returns the functions of libOpenCL, opened on the first call. Throws DeviceError when that failed.
+const OpenClFunctions& opencl();
+
+/// Returns the name of an error: "CL_OUT_OF_RESOURCES".
+std::string opencl_error_name(cl_int error);
+/// Throws DeviceError "[call] device: CL_..." for anything but CL_SUCCESS.
+void check_opencl(cl_int error, const char* call, const std::string& device);
+
+/// What a device says of itself.
+struct OpenClDevice {
+  cl_device_id id = nullptr;
+  std::string name, platform, driver;  ///< "pthread-skylake-avx512", "Portable Computing Language", "3.1"
+  cl_device_type type = 0;
+  bool fp16 = false, fp64 = false;
+  bool fma = false;              ///< of float32, in hardware
+  bool exact_division = false;   ///< can round divisions and square roots of float32 correctly
+  int64_t units = 1, lanes = 1;  ///< compute units; float32 values of a vector
+  int64_t group_threads = 1, group_limit[3] = {1, 1, 1};
+  int64_t local_bytes = 0, global_bytes = 0, most_bytes = 0;  ///< memory of a group, of the device, of an allocation
+};
+/// Returns the devices of all platforms: GPUs first, then accelerators, then processors. Throws DeviceError when there
+/// are none.
+std::vector<OpenClDevice> opencl_devices();
+
+}  // namespace tg
