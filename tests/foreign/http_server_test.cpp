@@ -291,9 +291,10 @@ TEST(HttpLoad, ConnectionsAreBounded) {
   o.limits.idle_s = 5;
   HttpServer server(o, echo);
   std::vector<std::unique_ptr<Client>> held;
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 4; i++) {  // each with a request that has begun to arrive
     held.push_back(std::make_unique<Client>(server.port()));
     EXPECT_EQ(held.back()->request(get("/")).status, 200);
+    held.back()->send(post("/", "body").substr(0, 60));
   }
   const ClientReply refused = Client(server.port()).request(get("/"));
   EXPECT_EQ(refused.status, 429);
@@ -305,6 +306,31 @@ TEST(HttpLoad, ConnectionsAreBounded) {
     if (last != 200) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   EXPECT_EQ(last, 200);
+}
+
+/// Clients that keep connections and ask for nothing do not lock others out: who has been idle for longest goes.
+TEST(HttpLoad, IdleConnectionsMakeRoom) {
+  HttpOptions o = quick();
+  o.limits.connections = 4;
+  o.limits.idle_s = o.limits.body_s = 60;
+  HttpServer server(o, echo);
+  Client busy(server.port());
+  busy.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbo");
+  std::vector<std::unique_ptr<Client>> idle;
+  for (int i = 0; i < 3; i++) {
+    idle.push_back(std::make_unique<Client>(server.port()));
+    EXPECT_EQ(idle.back()->request(get("/")).status, 200);
+  }
+  EXPECT_EQ(idle[0]->request(get("/")).status, 200);  // now the second one has been idle for longest
+  Client fifth(server.port());
+  EXPECT_EQ(fifth.request(get("/")).status, 200);
+  EXPECT_EQ(idle[1]->request(get("/")).status, 0);
+  EXPECT_EQ(idle[2]->request(get("/")).status, 200);
+  EXPECT_EQ(idle[0]->request(get("/")).status, 200);
+  EXPECT_EQ(busy.request("dy").status, 200);
+  std::vector<std::unique_ptr<Client>> silent;  // more than the limit, which never say anything
+  for (int i = 0; i < 40; i++) silent.push_back(std::make_unique<Client>(server.port()));
+  EXPECT_EQ(Client(server.port()).request(get("/")).status, 200);
 }
 
 TEST(HttpLoad, BodiesOfAllClientsAreBounded) {

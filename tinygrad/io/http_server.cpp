@@ -113,6 +113,7 @@ struct HttpServer::Impl {
   void accept();
   void begin_stop();
   void stop_now();
+  void make_room();
   void forget(HttpConnection* connection);
   void wait_for_signal();
   std::optional<HttpError> check_access(const HttpRequest& request) const;
@@ -148,6 +149,8 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
     keep_alive_ = false;
     if (phase_ == Phase::kHead) close();
   }
+  /// Returns since when the connection waits for a request; nothing where one has begun to arrive or is under way.
+  std::optional<Clock::time_point> idle_since() const;
   void close();
 
   // ---- what a reply asks for ----
@@ -200,7 +203,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   Phase phase_ = Phase::kHead;
   bool reading_ = false, at_end_ = false, keep_alive_ = true;
   uint64_t number_ = 0, counted_ = 0, lingered_ = 0;
-  Clock::time_point deadline_at_ = Clock::time_point::max(), started_;
+  Clock::time_point deadline_at_ = Clock::time_point::max(), started_, idle_since_;
   std::deque<std::string> out_;
   size_t unsent_ = 0;
   bool writing_ = false, streaming_ = false, complete_ = false, in_chunks_ = false;
@@ -251,6 +254,7 @@ class ConnectionReply final : public HttpReply {
 void HttpConnection::next_request() {
   number_++;
   phase_ = Phase::kHead;
+  idle_since_ = Clock::now();
   scanner_ = HttpHeadScanner(limits());
   request_ = {};
   chunks_.reset();
@@ -557,6 +561,13 @@ void HttpConnection::close() {
   server_.forget(this);
 }
 
+std::optional<Clock::time_point> HttpConnection::idle_since() const {
+  if (phase_ != Phase::kHead || !in_.empty() || writing_) return {};
+  error_code failed;
+  if (socket_.available(failed) > 0) return {};  // a request that was not read yet
+  return idle_since_;
+}
+
 void HttpConnection::tell_closed() {
   if (closed_.exchange(true, std::memory_order_acq_rel)) return;
   server_.disconnects++;
@@ -632,6 +643,21 @@ void HttpServer::Impl::bind() {
   port = acceptor.local_endpoint().port();
 }
 
+/// Closes the connection that has been idle for longest, where the limit is reached: clients that keep connections
+/// without asking for anything do not lock others out.
+void HttpServer::Impl::make_room() {
+  if (connections.size() < options.limits.connections) return;
+  HttpConnection* oldest = nullptr;
+  Clock::time_point since;
+  for (HttpConnection* c : connections) {
+    const std::optional<Clock::time_point> idle = c->idle_since();
+    if (!idle || (oldest && *idle >= since)) continue;
+    oldest = c;
+    since = *idle;
+  }
+  if (oldest) oldest->close();
+}
+
 void HttpServer::Impl::accept() {
   acceptor.async_accept([this](error_code failed, tcp::socket socket) {
     if (stopping) return;
@@ -643,6 +669,7 @@ void HttpServer::Impl::accept() {
       return;
     }
     accepted++;
+    make_room();
     if (connections.size() < options.limits.connections + kExtraConnections) {
       const auto connection = std::make_shared<HttpConnection>(*this, std::move(socket));
       open = connections.size();
