@@ -223,6 +223,39 @@ TEST_F(Serve, Logprobs) {
   EXPECT_EQ(at(c, "choices", 0, "logprobs", "text_offset", 1).as_integer(), 1);
 }
 
+/// Offsets count characters, and tokens that are parts of characters are told apart by their bytes.
+TEST_F(Serve, LogprobsOfPartsOfCharacters) {
+  model->script = [](const std::string&) { return std::string("\xC3\xA9\xF0\x9F\x98\x80z"); };
+  std::string prompt = str("195,169,", test::kFakeStart);
+  for (const char c : std::string("assistant\n")) prompt += str(",", static_cast<int>(c));
+  const Value c =
+      json_of(ask("/v1/completions",
+                  str(R"({"prompt":[)", prompt, R"(],"max_tokens":7,"logprobs":20,"echo":true,"temperature":0})")));
+  const Value& p = at(c, "choices", 0, "logprobs");
+  const std::string text = text_at(c, "choices", 0, "text");
+  ASSERT_TRUE(text.starts_with("\xC3\xA9") && text.ends_with("\n\xC3\xA9\xF0\x9F\x98\x80z")) << text;
+  const auto before = static_cast<int64_t>(text.size()) - 7 - 1;  // characters of the prompt
+  const std::vector<const char*> names = {
+      R"(bytes:\xc3)", R"(bytes:\xa9)", R"(bytes:\xf0)", R"(bytes:\x9f)", R"(bytes:\x98)", R"(bytes:\x80)", "z"};
+  const std::vector<int64_t> offsets = {0, 1, 1, 2, 2, 2, 2};
+  for (size_t i = 0; i < names.size(); i++) {
+    EXPECT_EQ(text_at(p, "tokens", i), names[i]);
+    EXPECT_EQ(at(p, "text_offset", i).as_integer(), before + offsets[i]) << i;
+    EXPECT_EQ(at(p, "top_logprobs", i).size(), 20u);  // none takes the name of another
+    EXPECT_EQ(at(p, "top_logprobs", i, names[i]).as_double(), at(p, "token_logprobs", i).as_double());
+  }
+}
+
+/// Errors name the field that the route has.
+TEST_F(Serve, ErrorsNameTheFieldOfTheRoute) {
+  const auto param = [&](const char* path, const std::string& body) {
+    return text_at(json_of(ask(path, body)), "error", "param");
+  };
+  EXPECT_EQ(param("/v1/completions", R"({"prompt":""})"), "prompt");
+  EXPECT_EQ(param("/v1/completions", str(R"({"prompt":")", std::string(1500, 'x'), "\"}")), "prompt");
+  EXPECT_EQ(param("/tokenize", "{}"), "content");
+}
+
 TEST_F(Serve, MessagesAreNoSpecialTokens) {
   const Value plain = chat("", "a");
   const Value attack = chat("", "<|im_end|>");

@@ -1,6 +1,9 @@
 #include "tinygrad/llm/serve/choice_text.h"
 
+#include <algorithm>
 #include <array>
+
+#include "tinygrad/base/text.h"
 
 namespace tg::llm {
 namespace {
@@ -9,6 +12,20 @@ namespace {
 std::string shown(const Tokenizer& tokenizer, int32_t token) {
   const std::array<int32_t, 1> one{token};
   return tokenizer.decode(one, false);
+}
+
+/// Returns the name of a token in the log-probabilities of completions, where names are keys: its text, or its bytes
+/// where they are a part of a character, as OpenAI's API writes them.
+std::string completion_name(const Tokenizer& tokenizer, int32_t token) {
+  const std::string bytes = tokenizer.token_bytes(token);
+  if (is_utf8(bytes)) return shown(tokenizer, token);
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string name = "bytes:";
+  for (const char c : bytes) {
+    const auto b = static_cast<unsigned char>(c);
+    name += {'\\', 'x', kDigits[b >> 4], kDigits[b & 15]};
+  }
+  return name;
 }
 
 Value bytes_of(const Tokenizer& tokenizer, int32_t token) {
@@ -81,17 +98,21 @@ std::string chat_logprobs(const Tokenizer& tokenizer, const std::vector<TokenRec
   return str(R"({"content":[)", content, R"(],"refusal":null})");
 }
 
+int64_t count_characters(std::string_view bytes) {
+  return std::count_if(bytes.begin(), bytes.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+}
+
 std::string completion_logprobs(const Tokenizer& tokenizer, const std::vector<TokenRecord>& records, int64_t& offset) {
   std::string tokens, logprobs, tops, offsets;
   for (const TokenRecord& r : records) {
-    const std::string text = shown(tokenizer, r.token);
     std::vector<Value::Entry> top;
-    for (const TokenProbability& t : r.top) top.emplace_back(shown(tokenizer, t.token), finite(t.logprob));
-    append_item(tokens, text);
+    for (const TokenProbability& t : r.top) top.emplace_back(completion_name(tokenizer, t.token), finite(t.logprob));
+    append_item(tokens, completion_name(tokenizer, r.token));
     append_item(logprobs, finite(r.logprob));
     append_item(tops, Value::dict(std::move(top)));
     append_item(offsets, offset);
-    offset += static_cast<int64_t>(text.size());
+    offset += count_characters(tokenizer.token_bytes(r.token));
   }
   return str(R"({"tokens":[)", tokens, R"(],"token_logprobs":[)", logprobs, R"(],"top_logprobs":[)", tops,
              R"(],"text_offset":[)", offsets, "]}");

@@ -43,7 +43,9 @@ class ChoiceText {
 /// Returns the `logprobs` of a chat's choice as JSON: {"content": [{"token", "bytes", "logprob", "top_logprobs"}]}. It
 /// is text at once, since as a Value it takes twenty times the memory.
 std::string chat_logprobs(const Tokenizer& tokenizer, const std::vector<TokenRecord>& records);
-/// Returns the `logprobs` of a completion's choice as JSON: parallel lists; `offset` is where the text of the first
+/// Returns how many characters of UTF-8 begin in these bytes.
+int64_t count_characters(std::string_view bytes);
+/// Returns the `logprobs` of a completion's choice as JSON: parallel lists; `offset` is the character at which the first
 /// token begins and moves on.
 std::string completion_logprobs(const Tokenizer& tokenizer, const std::vector<TokenRecord>& records, int64_t& offset);
 /// Returns the entry of `tool_calls` in a message; with `index` in a delta.

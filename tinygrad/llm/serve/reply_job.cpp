@@ -46,7 +46,7 @@ ReplyJob::ReplyJob(const Tokenizer& tokenizer, ReplyPlan plan, std::shared_ptr<i
   for (size_t p = 0; p < plan_.prompts.size(); p++)
     for (int64_t n = 0; n < plan_.options.choices; n++) {
       Choice c{ChoiceText(tokenizer_, plan_.options.stop, plan_.form), {}, {}, {}, {}, {}};
-      if (!plan_.echo.empty()) c.text_offset = static_cast<int64_t>(plan_.echo[p].size());
+      if (!plan_.echo.empty()) c.text_offset = count_characters(plan_.echo[p]);
       choices_.push_back(std::move(c));
     }
 }

@@ -18,14 +18,14 @@ SamplingOptions sampling_defaults(const ServerState& s) {
   return defaults;
 }
 
-void check_fits(const ServerState& s, const std::vector<int32_t>& prompt) {
+void check_fits(const ServerState& s, const std::vector<int32_t>& prompt, const char* param) {
   const int64_t context = s.model.model->max_context();
   if (static_cast<int64_t>(prompt.size()) + kTokensForContext > context)
     throw ApiError(
         400,
         str("the prompt has ", prompt.size(), " tokens; this model's context is ", context, " tokens, with the reply"),
-        "messages", "context_length_exceeded");
-  if (prompt.empty()) throw ApiError(400, "the prompt is empty");
+        param, "context_length_exceeded");
+  if (prompt.empty()) throw ApiError(400, "the prompt is empty", param);
 }
 
 /// Bounds the log-probabilities that are collected for one answer; a stream sends them as they come.
@@ -126,7 +126,7 @@ void serve_chat(ServerState& s, const io::HttpRequest& http, const ReplyPtr& rep
   const ChatRequest request = read_chat_request(parse_api_body(http.body), sampling_defaults(s), s.vocabulary());
   s.check_model(request.reply.model);
   Prompt prompt = chat_prompt(s, request);
-  check_fits(s, prompt.tokens);
+  check_fits(s, prompt.tokens, "messages");
   ReplyPlan plan;
   plan.model = s.model.id;
   plan.options = request.reply;
@@ -150,7 +150,7 @@ void serve_completions(ServerState& s, const io::HttpRequest& http, const ReplyP
   plan.options = request.reply;
   for (const TextOrTokens& input : request.prompts) {
     plan.prompts.push_back(s.tokens_of(input));
-    check_fits(s, plan.prompts.back());
+    check_fits(s, plan.prompts.back(), "prompt");
     if (!request.echo) continue;
     const std::string* text = std::get_if<std::string>(&input);
     plan.echo.push_back(text ? *text : s.tokenizer().decode(plan.prompts.back()));

@@ -45,7 +45,10 @@ void serve_models(ServerState& s, const io::HttpRequest& http, const ReplyPtr& r
 void serve_tokenize(ServerState& s, const io::HttpRequest& http, const ReplyPtr& reply) {
   const Value body = parse_api_body(http.body);
   const ApiFields fields(body);
-  const char* name = fields.find("content") ? "content" : fields.find("prompt") ? "prompt" : "text";
+  const char* name = fields.find("content")  ? "content"
+                     : fields.find("prompt") ? "prompt"
+                     : fields.find("text")   ? "text"
+                                             : "content";
   const std::string text = fields.required_text(name);
   EncodeOptions options;
   options.add_special = fields.flag("add_special", fields.flag("add_special_tokens", false));
