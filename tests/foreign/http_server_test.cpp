@@ -308,6 +308,14 @@ TEST(HttpLoad, ConnectionsAreBounded) {
   EXPECT_EQ(last, 200);
 }
 
+/// A client that sends a body far above the limit before it reads gets the answer, not a connection that is reset.
+TEST(HttpLoad, LargeBodiesAreRefusedWithAnAnswer) {
+  HttpServer server(quick(), echo);
+  Client client(server.port());
+  EXPECT_TRUE(client.send(post("/", std::string(24 << 20, 'x'))));
+  EXPECT_EQ(client.read().status, 413);
+}
+
 /// Clients that keep connections and ask for nothing do not lock others out: who has been idle for longest goes.
 TEST(HttpLoad, IdleConnectionsMakeRoom) {
   HttpOptions o = quick();

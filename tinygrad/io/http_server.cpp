@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kReadBytes = 16 << 10;
 constexpr size_t kPipelinedBytes = 64 << 10;  // read ahead of requests that wait for the one before
 constexpr size_t kExtraConnections = 32;      // beyond the limit, to say 429
-constexpr size_t kLingerBytes = 1 << 20;      // of a refused request, read so that its client sees the answer
+constexpr size_t kLingerBytes = 64 << 20;     // of a refused request, read so that its client sees the answer
 constexpr double kLingerSeconds = 2;
 constexpr double kAcceptPause = 0.1;  // after the process ran out of file descriptors
 
