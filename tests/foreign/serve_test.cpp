@@ -246,6 +246,25 @@ TEST_F(Serve, LogprobsOfPartsOfCharacters) {
   }
 }
 
+/// A reply that refused comes back in the next turn, as OpenAI's clients keep it: its text in `refusal` or a part.
+TEST_F(Serve, RefusalsAreMessages) {
+  std::string seen;
+  model->script = [&](const std::string& text) {
+    seen = text;
+    return std::string("ok");
+  };
+  const auto turn = [&](const char* message) {
+    return ask("/v1/chat/completions",
+               str(R"({"messages":[{"role":"user","content":"a"},)", message, R"(,{"role":"user","content":"b"}]})"))
+        .status;
+  };
+  EXPECT_EQ(turn(R"({"role":"assistant","content":null,"refusal":"I cannot"})"), 200);
+  EXPECT_NE(seen.find("assistant\nI cannot|"), std::string::npos) << seen;
+  EXPECT_EQ(turn(R"({"role":"assistant","content":[{"type":"refusal","refusal":"no way"}]})"), 200);
+  EXPECT_NE(seen.find("assistant\nno way|"), std::string::npos) << seen;
+  EXPECT_EQ(turn(R"({"role":"assistant","content":null,"refusal":3})"), 400);
+}
+
 /// Errors name the field that the route has.
 TEST_F(Serve, ErrorsNameTheFieldOfTheRoute) {
   const auto param = [&](const char* path, const std::string& body) {

@@ -81,7 +81,7 @@ ApiReplyOptions read_reply(const ApiFields& fields, const SamplingOptions& defau
 
 // ---- messages ----
 
-/// Returns the text of a message's content: a string, or parts that are text.
+/// Returns the text of a message's content: a string, or parts that are text or a refusal.
 std::string content_text(const ApiFields& message) {
   const Value* content = message.find("content");
   if (!content) return {};
@@ -91,8 +91,9 @@ std::string content_text(const ApiFields& message) {
   for (size_t i = 0; i < content->size(); i++) {
     const ApiFields part(content->items()[i], str(message.path_of("content"), "[", i, "]"));
     const std::string type = part.required_text("type");
-    if (type != "text") refuse(part.path_of("type"), str("this model reads text only, got '", type, "'"));
-    text += part.required_text("text");
+    if (type != "text" && type != "refusal")
+      refuse(part.path_of("type"), str("this model reads text only, got '", type, "'"));
+    text += part.required_text(type);
   }
   return text;
 }
@@ -123,8 +124,9 @@ Value read_message(const Value& message, const std::string& path) {
   if (!contains(kRoles, role)) refuse(fields.path_of("role"), "expected system, developer, user, assistant or tool");
   std::vector<Value::Entry> entries{{"role", role}};
   const std::optional<Value> calls = role == "assistant" ? fields.list("tool_calls", kApiTools) : std::nullopt;
-  if (!fields.find("content") && (role != "assistant" || !calls)) fields.refuse("content", "a string");
-  entries.emplace_back("content", content_text(fields));
+  const bool refused = role == "assistant" && !fields.find("content") && fields.find("refusal");
+  if (!fields.find("content") && !refused && (role != "assistant" || !calls)) fields.refuse("content", "a string");
+  entries.emplace_back("content", refused ? fields.text("refusal") : content_text(fields));
   if (fields.find("name")) entries.emplace_back("name", fields.text("name"));
   if (fields.find("tool_call_id")) entries.emplace_back("tool_call_id", fields.text("tool_call_id"));
   if (fields.find("reasoning_content")) entries.emplace_back("reasoning_content", fields.text("reasoning_content"));
