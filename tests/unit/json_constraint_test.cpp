@@ -280,6 +280,24 @@ TEST(JsonConstraint, ConstraintsOfOneSchemaShareMasks) {
   EXPECT_EQ(store.size(), SchemaStore::kMaxSchemas);
 }
 
+/// What may come next is found in bounded time; a schema that needs more is refused.
+TEST(JsonConstraint, MasksAreBounded) {
+  const TokenBytes tokens(vocabulary(2000));
+  std::string any;
+  for (int i = 0; i < 60; i++) any += str(i ? "," : "", R"({"type": "string", "maxLength": )", 5 + i, "}");
+  SchemaOptions o;
+  o.limits.mask_steps = 40'000;
+  const JsonSchema dear = schema_of(R"({"anyOf": [)" + any + "]}", o);
+  for (int i = 0; i < 2; i++) {
+    JsonConstraint c(dear, tokens);
+    ASSERT_TRUE(c.accept_bytes("\"a"));
+    EXPECT_THROW(c.mask(), ConstraintLimitError);
+  }
+  JsonConstraint one(schema_of(R"({"type": "string", "maxLength": 5})", o), tokens);
+  ASSERT_TRUE(one.accept_bytes("\"a"));
+  EXPECT_NO_THROW(one.mask());
+}
+
 /// Many replies on several threads, and far more states than one table holds.
 TEST(JsonConstraint, ThreadsAndFullTables) {
   const TokenBytes tokens(vocabulary(500));

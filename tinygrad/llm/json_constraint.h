@@ -23,6 +23,7 @@ struct SchemaLimits {
   int depth = 64;                     ///< nesting of arrays and objects in the text; recursive schemas are cut off here
   size_t properties = 512;            ///< of one object
   size_t alternatives = 64;           ///< readings of one text that are followed at once
+  size_t mask_steps = 8'000'000;      ///< of finding the tokens that may come next; they take about 0.1 s
 };
 
 /// Which spaces the text may contain.
@@ -83,7 +84,8 @@ class TokenBytes {
   std::shared_ptr<const constraint::Vocabulary> vocabulary_;
 };
 
-/// A schema that leaves more alternatives open than SchemaLimits::alternatives: it shows while a text follows it.
+/// A schema that leaves more alternatives open than SchemaLimits::alternatives, or whose masks take more steps than
+/// SchemaLimits::mask_steps: it shows while a text follows it.
 struct ConstraintLimitError : ValueError {
   using ValueError::ValueError;
 };

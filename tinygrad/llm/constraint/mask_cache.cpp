@@ -30,6 +30,7 @@ std::shared_ptr<const Mask> MaskCache::mask(Position& at) {
   refresh(at);
   const auto found = masks_.find(at.state);
   if (found != masks_.end()) return found->second;
+  table_->machine().allow(grammar_->options.limits.mask_steps);
   auto bits = std::make_shared<Mask>(v_->words, 0);
   Machine::Stacks others;
   const Machine::Stacks stacks = table_->stacks(at.state);
@@ -47,6 +48,7 @@ std::shared_ptr<const Mask> MaskCache::mask(Position& at) {
 bool MaskCache::accept(Position& at, std::string_view bytes) {
   const std::lock_guard lock(mutex_);
   refresh(at);
+  table_->machine().allow(grammar_->options.limits.mask_steps);
   int32_t state = at.state;
   for (const char c : bytes) {
     state = table_->step(state, static_cast<uint8_t>(c));
@@ -70,12 +72,13 @@ bool MaskCache::exhausted(const Position& at) {
 /// have it.
 void MaskCache::add_text(int32_t stack, int32_t alone, Mask& bits) {
   if (texts_.size() >= kMaxMasks) texts_.clear();
-  const auto [found, added] = texts_.try_emplace(alone);
-  TextMask& t = found->second;
-  if (added) {
-    t.bits.assign(v_->words, 0);
-    walk(table_->number({alone}), 0, v_->sorted.size(), t.bits, &t.leaving);
+  auto found = texts_.find(alone);
+  if (found == texts_.end()) {  // kept once it is complete: a walk may pass a limit
+    TextMask fresh{Mask(v_->words, 0), {}};
+    walk(table_->number({alone}), 0, v_->sorted.size(), fresh.bits, &fresh.leaving);
+    found = texts_.emplace(alone, std::move(fresh)).first;
   }
+  const TextMask& t = found->second;
   for (size_t i = 0; i < bits.size(); i++) bits[i] |= t.bits[i];
   const int32_t from = table_->number({stack});
   for (const auto& [begin, end] : t.leaving) walk(from, begin, end, bits, nullptr);
@@ -96,6 +99,7 @@ void MaskCache::walk(int32_t from, size_t begin, size_t end, Mask& bits, Ranges*
     size_t n = i == begin ? 0 : std::min<size_t>(v_->shared[i], valid);
     bool left = false;
     for (; n < token.size(); n++) {
+      table_->machine().spend();
       const int32_t to = table_->step(path[n], static_cast<uint8_t>(token[n]));
       path[n + 1] = to;
       left = leaving && to != StateTable::kDead && leaves(to);

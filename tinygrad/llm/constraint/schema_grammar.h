@@ -63,6 +63,10 @@ class Machine {
   /// `ahead` bytes are free in the same way are one.
   bool lone_text(int32_t stack, int64_t ahead, int32_t& alone);
   size_t frames() const { return frames_.size(); }
+  /// Bounds the steps from now on; without a call they are not bounded.
+  void allow(size_t steps) { steps_left_ = steps; }
+  /// Counts a step. ConstraintLimitError where none is left.
+  void spend();
   /// Returns these stacks of another machine of the same grammar.
   Stacks import(const Machine& from, const Stacks& at);
 
@@ -109,6 +113,7 @@ class Machine {
   bool any_open(const Frame& f);
 
   const Grammar& g_;
+  size_t steps_left_ = SIZE_MAX;
   std::vector<Frame> frames_;
   std::unordered_map<Frame, int32_t, FrameHash> known_;
   std::vector<std::vector<uint64_t>> sets_;

@@ -70,7 +70,14 @@ Machine::Stacks Machine::step(const Stacks& from, uint8_t byte) {
   return out;
 }
 
+void Machine::spend() {
+  TG_CHECK(llm::ConstraintLimitError, steps_left_ > 0, "[json_schema] finding what may come next takes more than ",
+           g_.options.limits.mask_steps, " steps");
+  steps_left_--;
+}
+
 void Machine::step_one(int32_t stack, uint8_t byte, Stacks& out) {
+  spend();
   const Frame f = frames_[static_cast<size_t>(stack)];
   if (f.shape == -1) return;
   if (f.shape == -2) return enter(f.state, f.parent, f.depth, byte, out);
@@ -94,6 +101,7 @@ void Machine::step_one(int32_t stack, uint8_t byte, Stacks& out) {
 
 void Machine::enter(int32_t node, int32_t parent, int32_t depth, uint8_t byte, Stacks& out) {
   for (const int32_t id : g_.nodes[static_cast<size_t>(node)]) {
+    spend();
     const Shape& s = g_.shapes[static_cast<size_t>(id)];
     if (depth + s.depth > g_.options.limits.depth) continue;
     Frame f{parent, id, 0, depth, 0, 0};

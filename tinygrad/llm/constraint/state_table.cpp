@@ -20,7 +20,7 @@ int32_t StateTable::number(Machine::Stacks stacks) {
   if (stacks.empty()) return kDead;
   const auto [found, added] = numbers_.emplace(std::move(stacks), static_cast<int32_t>(stacks_.size()));
   if (added) {
-    TG_CHECK(ValueError, stacks_.size() < kMaxStates, "[json_schema] a text has more than ", kMaxStates,
+    TG_CHECK(llm::ConstraintLimitError, stacks_.size() < kMaxStates, "[json_schema] a text has more than ", kMaxStates,
              " readings that must be told apart");
     stacks_.push_back(&found->first);
     row_of_.push_back(-1);
@@ -38,8 +38,8 @@ int32_t StateTable::step(int32_t state, uint8_t byte) {
     const int32_t known = rows_[static_cast<size_t>(row_of_[s])][byte];
     if (known != kUnknown) return known;
   }
-  TG_CHECK(ValueError, machine_.frames() <= kMaxFrames, "[json_schema] a text has more than ", kMaxFrames,
-           " readings that must be told apart");
+  TG_CHECK(llm::ConstraintLimitError, machine_.frames() <= kMaxFrames, "[json_schema] a text has more than ",
+           kMaxFrames, " readings that must be told apart");
   const int32_t to = number(machine_.step(*stacks_[s], byte));
   if (row_of_[s] >= 0) rows_[static_cast<size_t>(row_of_[s])][byte] = to;
   return to;

@@ -19,7 +19,7 @@ class StateTable {
 
   explicit StateTable(const Grammar& grammar);
   int32_t start() const { return start_; }
-  /// Returns the state behind a byte. ValueError when there are more than kMaxStates.
+  /// Returns the state behind a byte. ConstraintLimitError when there are more than kMaxStates.
   int32_t step(int32_t state, uint8_t byte);
   /// Returns the number of a sorted set of stacks; kDead for none.
   int32_t number(Machine::Stacks stacks);
