@@ -329,8 +329,8 @@ std::function<int()> define_llm(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.add_option("-m,--model", o->model, "A GGUF file, its address, or a name (see --list)")->capture_default_str();
   app.add_flag("--list", o->list, "Show the models known by name");
-  app.add_option("-p,--prompt", o->prompt, "Answer this and end");
-  app.add_flag("--raw", o->raw, "Continue --prompt as it is, without the chat template");
+  CLI::Option* prompt = app.add_option("-p,--prompt", o->prompt, "Answer this and end");
+  app.add_flag("--raw", o->raw, "Continue --prompt as it is, without the chat template")->needs(prompt);
   app.add_option("-s,--system", o->system, "System message: what the model is and how it answers");
   app.add_option("-c,--context", o->context, "Tokens of a conversation; 0: the model's own, at most 4096")
       ->check(whole_number(0, llm::kMaxTrainedContext));

@@ -95,3 +95,14 @@ def test_ctrl_c_stops_the_reply(tmp_path):
   finally:
     if child: os.kill(child, signal.SIGKILL)
     os.close(fd)
+
+
+def test_usage_errors(model):
+  for args, why in ((["--raw"], "--prompt"), (["-p", "x", "--max-tokens", "-2"], "--max-tokens"),
+                    (["-p", "x", "--threads", "-1"], "--threads")):
+    out = program(model, *args)
+    assert out.returncode == 2 and why in out.stderr, out
+
+
+def test_a_reply_that_is_cut_off_says_so(model):
+  assert "[--max-tokens reached]" in program(model, "-p", "hello", "--temperature", "0", "--max-tokens", "1").stderr

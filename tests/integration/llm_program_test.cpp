@@ -178,6 +178,7 @@ TEST(LlmProgram, UsageErrors) {
   refused({"-p", "x", "--cache", "int8"}, 2, "--cache");
   refused({"-p", "x", "--context", "-1"}, 2, "--context");
   refused({"-p", "x", "--device", "NOPE"}, 1, "NOPE");
+  refused({"--raw"}, 2, "--prompt");
   const ProcessResult none = run_process({TG_PROGRAM, "llm", "--model", "/nonexistent/x.gguf"}, {.timeout_s = 60});
   EXPECT_EQ(none.exit_code, 1);
   EXPECT_THAT(none.err, HasSubstr("there is no file /nonexistent/x.gguf"));

@@ -33,7 +33,11 @@ def parse(args: list[str] | None = None) -> argparse.Namespace:
   p.add_argument("--serve", nargs="?", type=int, const=8000, metavar="PORT",
                  help="serve OpenAI's API and a chat page on 127.0.0.1 (tg serve has more options)")
   p.add_argument("--json", action="store_true", help="the figures of --benchmark as JSON")
-  return p.parse_args(args)
+  out = p.parse_args(args)
+  if out.raw and out.prompt is None: p.error("--raw needs --prompt")
+  if out.max_tokens < -1: p.error(f"--max-tokens: got {out.max_tokens}, expected -1 or more")
+  if not 0 <= out.threads <= 1024: p.error(f"--threads: got {out.threads}, expected 0 to 1024")
+  return out
 
 
 def show(text: str) -> bool:
@@ -53,6 +57,7 @@ def answer(args: argparse.Namespace, chat: _core.ChatSession, text: str, raw: bo
     print("[interrupted]", file=sys.stderr)
     return
   print()
+  if out["finish_reason"] == "length": print("[--max-tokens reached]", file=sys.stderr)
   if out["finish_reason"] == "context": print("[the context is full: the reply ends here]", file=sys.stderr)
   if chat.forgotten: print(f"[the context is full: the first {chat.forgotten} messages were left out]", file=sys.stderr)
 
