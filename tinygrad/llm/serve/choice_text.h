@@ -45,8 +45,8 @@ class ChoiceText {
 std::string chat_logprobs(const Tokenizer& tokenizer, const std::vector<TokenRecord>& records);
 /// Returns how many characters of UTF-8 begin in these bytes.
 int64_t count_characters(std::string_view bytes);
-/// Returns the `logprobs` of a completion's choice as JSON: parallel lists; `offset` is the character at which the first
-/// token begins and moves on.
+/// Returns the `logprobs` of a completion's choice as JSON: parallel lists; `offset` is the character at which the
+/// first token begins and moves on.
 std::string completion_logprobs(const Tokenizer& tokenizer, const std::vector<TokenRecord>& records, int64_t& offset);
 /// Returns the entry of `tool_calls` in a message; with `index` in a delta.
 Value tool_call_value(const ToolCall& call, std::optional<int64_t> index = {});
