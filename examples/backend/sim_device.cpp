@@ -1,5 +1,4 @@
-/// \file SIM, a complete backend in one file: an accelerator with memory of its own, two queues and groups of threads,
-/// simulated by the interpreter and a thread for each queue. docs/new_backend.md explains it part by part.
+/// \file SIM, a backend in one file: memory of its own, two queues, groups of threads. See docs/new_backend.md.
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -268,6 +267,7 @@ class SimDevice final : public Device {
     target_.device = target_.renderer = "SIM";
     target_.arch = "sim1";
     target_.shared_bytes = 64 << 10;
+    target_.grid_limit[0] = INT64_MAX;
   }
   bool handles_are_addresses() const override { return false; }
   Queue& queue() override { return compute_; }

@@ -349,7 +349,15 @@ TEST(Codegen, OptsThatDoNotFit) {
 TEST(Codegen, GridOfFiveAxes) {
   auto p = check_kernel(conv(2, 3, 4, 5, 6, 3, 0), TestRenderer(16, false, true), CodegenOptions());
   ArenaScope scope(*p->arena);
-  EXPECT_TRUE(p->global_size[2]);
+  int64_t threads = 1, dimensions = 0;
+  for (const UOp size :
+       {p->global_size[0], p->global_size[1], p->global_size[2], p->local_size[0], p->local_size[1], p->local_size[2]})
+    if (size) {
+      threads *= static_cast<int64_t>(size.const_int());
+      dimensions++;
+    }
+  EXPECT_EQ(threads, 2 * 4 * 3 * 4) << "one for each result";
+  EXPECT_GE(dimensions, 3);
   EXPECT_EQ(count(*p, Ops::RANGE), count(*p, Ops::END));
   auto q = check_kernel(matmul(8, 4, 64), TestRenderer(16, false, true), CodegenOptions());
   ArenaScope scope_q(*q->arena);

@@ -30,6 +30,7 @@ class Linearizer {
     last_use_.assign(limit, -1);
     loop_of_.assign(limit, -1);
     emitted_.assign(limit, false);
+    mark_.assign(limit, 0);
   }
 
   UOps run() {
@@ -114,17 +115,19 @@ class Linearizer {
     emitted_[u.id()] = true;
     if (!u.is(Ops::GROUP) && !u.is(Ops::NOOP)) out_.push_back(u);
   }
-  /// Appends the additions of which a stored sum consists, in their order. What is added is none of them.
-  void additions(UOp u, UOps& out) const {
-    if (u.is(Ops::REDUCE) || u.is(Ops::CAST)) return additions(u.src(0), out);
-    if (u.is(Ops::ADD)) {
-      for (UOp s : u.srcs()) additions(s, out);
-    } else if (u.is(Ops::MULACC)) {
-      additions(u.src(2), out);
-    } else if (!u.is(Ops::MUL)) {
-      return;
-    }
-    out.push_back(u);
+  /// Appends the additions of which a stored sum consists, in their order, each once. What is added is none of them.
+  void additions(UOp root, UOps& out) {
+    const auto terms = [](UOp u) -> std::span<const UOp> {
+      if (u.is(Ops::REDUCE) || u.is(Ops::CAST)) return u.srcs().first(1);
+      if (u.is(Ops::ADD)) return u.srcs();
+      return u.is(Ops::MULACC) ? u.srcs().subspan(2) : std::span<const UOp>();
+    };
+    epoch_++;
+    const auto known = [&](UOp u) { return mark_[u.id()] == epoch_; };
+    tg::walk(root, known, terms, [&](UOp u) {
+      mark_[u.id()] = epoch_;
+      if (u.in(Ops::ADD | Ops::MULACC | Ops::MUL)) out.push_back(u);
+    });
   }
   /// Lists long sums that are stored side by side term by term: a factor that they share is computed, used by all and
   /// forgotten, where sum after sum would keep all factors.
@@ -142,19 +145,23 @@ class Linearizer {
       for (const UOps& sum : sums)
         if (block_[sum[i].id()] == block) walk(sum[i]);
   }
-  /// Appends the horizontal reductions in `block` that a value is computed from.
-  void horizontals(UOp u, int block, UOps& out) const {
-    if (block_[u.id()] != block || emitted_[u.id()]) return;
-    if (u.is(Ops::REDUCE)) {
-      if (std::find(out.begin(), out.end(), u) == out.end()) out.push_back(u);
-    } else if (u.in(groups::kElementwise)) {
-      for (UOp s : u.srcs()) horizontals(s, block, out);
+  /// Appends the horizontal reductions in `block` that a value is computed from; none twice while the epoch lasts.
+  void horizontals(UOp root, int block, UOps& out) {
+    UOps stack{root};
+    while (!stack.empty()) {
+      const UOp u = stack.back();
+      stack.pop_back();
+      if (mark_[u.id()] == epoch_ || block_[u.id()] != block || emitted_[u.id()]) continue;
+      mark_[u.id()] = epoch_;
+      if (u.is(Ops::REDUCE)) out.push_back(u);
+      else if (u.in(groups::kElementwise)) stack.insert(stack.end(), u.srcs().rbegin(), u.srcs().rend());
     }
   }
   /// Lists the horizontal reductions of values that are stored together next to one another: renderers compute several
   /// at once.
   void walk_horizontals(UOp group) {
     UOps all;
+    epoch_++;
     for (UOp s : group.srcs())
       if (s.is(Ops::STORE)) horizontals(s.src(1), block_[s.id()], all);
     for (size_t at = 0; at < all.size(); at += kSideBySide) {
@@ -204,6 +211,8 @@ class Linearizer {
   std::vector<Loop> loops_;
   std::vector<int> block_, last_use_, loop_of_;
   std::vector<bool> emitted_;
+  std::vector<uint32_t> mark_;  // nodes seen in this epoch
+  uint32_t epoch_ = 0;
 };
 }  // namespace
 
