@@ -65,11 +65,9 @@ TEST(Packed4, EveryBlockFillsRegisters) {
                           {257, 24, 16, 20, 4, true, true},
                           {260, 18, 16, 20, 4, true, true},
                           {256, 128, 16, 20, 4, true, true},
-                          {260, 18, 16, 20, 4, true, true, 2},
-                          {257, 18, 16, 20, 4, true, true, 16},
-                          {258, 16, 16, 18, 2, true, false, 8},
-                          {256, 8, 8, 10, 2, false, false, 3},
-                          {256, 48, 16, 20, 4, true, true, 12}}) {
+                          {130, 6, 16, 20, 4, true, true, 16},
+                          {132, 4, 16, 18, 2, true, false, 8},
+                          {128, 8, 8, 10, 2, false, false, 3}}) {
     SCOPED_TRACE(
         str(s.bytes, " bytes, ", s.step, " apart, ", s.vectors, " vectors", s.halves ? ", scales in the blocks" : ""));
     const KernelPtr k = product(s);
