@@ -140,8 +140,7 @@ struct MachineRates {
   double crowded_block_share = 0.5;  ///< the same where strides reach few sets [time]
   double reused_part = 0.8;          ///< of the bytes without reuse: operands below that slide over themselves [time]
   double near_block = 2;             ///< times the first level: operands of a block that count as held by it [time]
-  double thread_cycles =
-      60e3;  ///< of a kernel, about 50 us: below it a second thread costs more than it brings [time]
+  double thread_cycles = 60e3;  ///< of a kernel, about 50 us: below it a second thread costs more than it brings [time]
 
   /// Returns the elements from which on threads share a kernel that does little with each: four in a cycle.
   double thread_points() const { return 4 * thread_cycles; }

@@ -28,7 +28,7 @@ class Renderer {
   virtual bool has_locals() const { return false; }   ///< GLOBAL/LOCAL ranges, barriers
   /// Bytes of scratch memory that a thread can have, where there are no workgroups.
   virtual int64_t scratch_limit() const { return int64_t{1} << 40; }
-  virtual bool has_gather() const { return true; }    ///< vector INDEX that is not unit stride
+  virtual bool has_gather() const { return true; }  ///< vector INDEX that is not unit stride
   virtual bool has_blocks() const { return true; }  ///< strided vectors side by side as blocks, transposed in registers
   virtual bool has_prefetch() const { return false; }  ///< CUSTOM "prefetch"
   /// WHERE with the tag kRarelyElse: operands used by its last source alone are computed only when some lane selects

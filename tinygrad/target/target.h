@@ -24,8 +24,8 @@ struct Target {
   int cores = 1;                      ///< threads a kernel may be split over
 
   // Grids, on targets with workgroups.
-  int64_t group_threads = 1024;                                ///< threads of a workgroup
-  int64_t group_limit[3] = {1024, 1024, 64};                   ///< threads along each dimension of a workgroup
+  int64_t group_threads = 1024;                                    ///< threads of a workgroup
+  int64_t group_limit[3] = {1024, 1024, 64};                       ///< threads along each dimension of a workgroup
   int64_t grid_limit[3] = {(int64_t{1} << 31) - 1, 65535, 65535};  ///< workgroups along each dimension of the grid
 
   bool has(std::string_view feature) const;
