@@ -53,7 +53,8 @@ void LaunchBatch::update(const LaunchList& list) {
   for (uint32_t i = 0; i < commands_.size(); i++) {
     const Launch& l = list.launches[begin_ + i];
     const auto update = [](const auto& from, auto& to, uint32_t at, uint32_t first, uint32_t n) {
-      const auto source = from.begin() + at, target = to.begin() + (at - first);
+      const auto source = from.begin() + at;
+      const auto target = to.begin() + (at - first);
       if (std::equal(source, source + n, target)) return false;
       std::copy(source, source + n, target);
       return true;
