@@ -130,7 +130,7 @@ class FakeLanguageModel : public llm::LanguageModel {
   void score(const std::vector<int32_t>& history, float* logits) const {
     for (int32_t t = 0; t < kFakeVocabulary; t++) logits[t] = -0.001f * static_cast<float>(t);
     for (const char c : std::string("}]\"")) logits[static_cast<unsigned char>(c)] = 2;
-    logits['x'] = 1;
+    logits[size_t{'x'}] = 1;
     int32_t wanted = successor(history);
     const auto marker = std::find(history.rbegin(), history.rend(), kFakeStart).base();
     if (script && marker != history.begin()) {
