@@ -62,7 +62,7 @@ BACKEND ?=
 test-backend: deps
 	@[ -n "$(DEV)" ] || { echo "make test-backend needs DEV=NAME, and BACKEND=FILE.cpp for a device outside of the library"; exit 1; }
 	cmake --preset dev "-DTG_BACKENDS=$(abspath $(BACKEND))"
-	cmake --build --preset dev --parallel $(JOBS) --target test_device tg
+	cmake --build --preset dev --parallel $(JOBS) --target test_device device_speed tg
 	python3 tools/test_backend.py build/dev/bin/test_device $(DEV)
 
 asan ubsan tsan: deps

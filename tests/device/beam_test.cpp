@@ -66,7 +66,7 @@ TEST(Beam, IntegersAndGathersStayExact) {
 }
 
 TEST(Beam, OfCapturedFunctionsOnly) {
-  if (!searches_kernels()) GTEST_SKIP() << "no search on this device";
+  if (!searches_kernels()) GTEST_SKIP() << "BEAM searches compiled kernels of hosts only";
   const Context settings{{"EAGER", 0}, {"JITBEAM", 1}, {"BEAM_CANDIDATES_MAX", 4}, {"IGNORE_BEAM_CACHE", 1}};
   const Tensor a = numbers({70, 64}, 8), b = numbers({64, 74}, 9);
   const auto product = [](const Tensor& x, const Tensor& y) { return x.matmul(y); };
@@ -127,7 +127,7 @@ TEST(Beam, AKernelIsSearchedOnce) {
 }
 
 TEST(Beam, BoundsHold) {
-  if (!searches_kernels()) GTEST_SKIP() << "no search on this device";
+  if (!searches_kernels()) GTEST_SKIP() << "BEAM searches compiled kernels of hosts only";
   const Context lazy{{"EAGER", 0}, {"BEAM", 4}, {"IGNORE_BEAM_CACHE", 1}};
   const Tensor a = numbers({96, 96}, 8), b = numbers({96, 96}, 9);
   const auto compiled = [&](const char* name, int64_t value) {
@@ -144,7 +144,7 @@ TEST(Beam, BoundsHold) {
 }
 
 TEST(Beam, AStopEndsIt) {
-  if (!searches_kernels()) GTEST_SKIP() << "no search on this device";
+  if (!searches_kernels()) GTEST_SKIP() << "BEAM searches compiled kernels of hosts only";
   const Context lazy{
       {"EAGER", 0}, {"BEAM", 8}, {"IGNORE_BEAM_CACHE", 1}, {"BEAM_TIMEOUT_SEC", 60}, {"BEAM_CANDIDATES_MAX", 100000}};
   const Tensor a = numbers({256, 256}, 10), b = numbers({256, 256}, 11);

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "helpers/error_text.h"
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/schedule/schedule.h"
@@ -41,17 +42,12 @@ TEST(Metadata, CanBeOff) {
   EXPECT_EQ(methods(a.sqrt()), "");
 }
 
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const std::exception& e) { return e.what(); }
-  return "no error";
-}
 TEST(Metadata, ErrorsNameTheMethodsOfTheKernelTheyAreAbout) {
   if (env::EAGER) GTEST_SKIP() << "each method is a kernel of its own";
   clear_schedule_cache();
   const int64_t huge = int64_t{1} << 22;
-  const std::string text = error_of([&] { (Tensor::full({huge, huge}, 2.f).exp2() + 1).contiguous().realize(); });
+  const std::string text =
+      test::error_text<std::exception>([&] { (Tensor::full({huge, huge}, 2.f).exp2() + 1).contiguous().realize(); });
   EXPECT_NE(text.find("made by exp2, add"), std::string::npos) << text;
   Tensor small = Tensor::from(std::vector<float>{1, 2, 3, 4}).realize();
   EXPECT_THROW(
@@ -72,8 +68,8 @@ TEST(Metadata, ErrorsOfTheCompilerToo) {
     info.name = "broken";
     return UOp::sink(e, info);
   };
-  const std::string text =
-      error_of([&] { custom_kernel({Tensor::empty(4), Tensor({1.f, 2.f, 3.f, 4.f})}, broken)[0].realize(); });
+  const std::string text = test::error_text<std::exception>(
+      [&] { custom_kernel({Tensor::empty(4), Tensor({1.f, 2.f, 3.f, 4.f})}, broken)[0].realize(); });
   EXPECT_NE(text.find("in kernel broken, made by custom_kernel"), std::string::npos) << text;
 }
 

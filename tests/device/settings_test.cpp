@@ -173,7 +173,7 @@ TEST(Settings, SearchWhereKernelsCannotBeTimed) {
 class Search : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!searches_kernels()) GTEST_SKIP() << "nothing to search for";
+    if (!searches_kernels()) GTEST_SKIP() << "BEAM searches compiled kernels of hosts only";
     if (env::EAGER) GTEST_SKIP() << "several kernels";
   }
   /// The output while one kernel is searched again.

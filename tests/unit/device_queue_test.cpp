@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 
+#include "helpers/error_text.h"
 #include "tinygrad/base/context.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/device_timer.h"
@@ -363,13 +364,6 @@ TEST(DeviceQueue, AnErrorOfTheAllocatorLeavesTheCountsRight) {
 
 // ---- registries ----
 
-std::string message(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const DeviceError& e) { return e.what(); }
-  return "";
-}
-
 TEST(Registry, NamesAndAliasesAreOfAnyCase) {
   EXPECT_EQ(Device::canonical("Manual:0"), "MANUAL");
   EXPECT_EQ(Device::canonical("byhand:3"), "MANUAL:3");
@@ -387,14 +381,14 @@ TEST(Registry, ANameThatIsTakenIsAnErrorForWhoUsesIt) {
   kind.describe = [] { return std::string("found"); };
   register_device(kind, "first.cpp", 1);
   register_device(kind, "second.cpp", 2);
-  const std::string what = message([] { Device::get("TWICE"); });
+  const std::string what = test::error_text<DeviceError>([] { Device::get("TWICE"); });
   EXPECT_THAT(what, HasSubstr("TWICE is registered twice, at first.cpp:1 and at second.cpp:2"));
   for (const DeviceInfo& d : Device::list())
     if (d.name == "TWICE") {
       EXPECT_FALSE(d.available);
       EXPECT_THAT(d.note, HasSubstr("registered twice"));
     }
-  EXPECT_EQ(message([] { Device::get("CPU"); }), "") << "the others work";
+  EXPECT_EQ(test::error_text<DeviceError>([] { Device::get("CPU"); }), "no error") << "the others work";
 }
 
 TEST(Registry, WhatIsMissingAndHowToInstallIt) {
@@ -418,10 +412,10 @@ TEST(Registry, Renderers) {
   t.renderer = "HERE";
   EXPECT_NE(make_renderer(t), nullptr);
   register_renderer("HERE", [](const Target& t) { return std::make_unique<ListingRenderer>(t); }, "there.cpp", 8);
-  EXPECT_THAT(message([&] { make_renderer(t); }),
+  EXPECT_THAT(test::error_text<DeviceError>([&] { make_renderer(t); }),
               HasSubstr("HERE is registered twice, at here.cpp:7 and at there.cpp:8"));
   t.renderer = "NOWHERE";
-  EXPECT_THAT(message([&] { make_renderer(t); }), HasSubstr("got NOWHERE, expected one of "));
+  EXPECT_THAT(test::error_text<DeviceError>([&] { make_renderer(t); }), HasSubstr("got NOWHERE, expected one of "));
 }
 
 }  // namespace

@@ -33,6 +33,29 @@ std::string source(const KernelPtr& k, const Target& t, std::vector<Opt> opts) {
 /// Sums of rows, each by four threads.
 std::string shared_sums(const Target& t) { return source(reduce_rows(6, 8), t, {{OptOp::kGroup, 1, 4}}); }
 
+/// The body of it in a language of grids: a declaration, the indices of the group and the thread, a barrier.
+std::string shared_sums_body(const std::string& shared, const std::string& group, const std::string& thread,
+                             const std::string& barrier) {
+  return "  float acc0;\n  " + shared + "\n  float acc1;\n  int gidx0 = " + group +
+         ";\n  acc0 = 0.0f;\n  int lidx0 = " + thread + R"(;
+  acc1 = 0.0f;
+  int alu0 = gidx0 * 8 + lidx0;
+  for (int ridx1 = 0; ridx1 < 2; ridx1++) {
+    float val0 = data1[alu0 + ridx1 * 4];
+    acc1 = acc1 + val0;
+  }
+  buf0[lidx0] = acc1;
+  )" + barrier +
+         R"(
+  for (int ridx6 = 0; ridx6 < 4; ridx6++) {
+    float val1 = buf0[ridx6];
+    acc0 = acc0 + val1;
+  }
+  if (lidx0 < 1) data0[gidx0] = acc0;
+}
+)";
+}
+
 constexpr const char* kOpenClHead = R"(#pragma OPENCL FP_CONTRACT OFF
 #ifdef cl_khr_fp64
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
@@ -78,27 +101,8 @@ TEST(Dialects, CudaAndHipGrids) {
   const std::string text =
       R"(extern "C" __global__ void __launch_bounds__(4) r_2_4(float* __restrict__ data0, const float* )"
       R"(__restrict__ data1) {
-  float acc0;
-  __shared__ float buf0[4] __attribute__((aligned(16)));
-  float acc1;
-  int gidx0 = blockIdx.x;
-  acc0 = 0.0f;
-  int lidx0 = threadIdx.x;
-  acc1 = 0.0f;
-  int alu0 = gidx0 * 8 + lidx0;
-  for (int ridx1 = 0; ridx1 < 2; ridx1++) {
-    float val0 = data1[alu0 + ridx1 * 4];
-    acc1 = acc1 + val0;
-  }
-  buf0[lidx0] = acc1;
-  __syncthreads();
-  for (int ridx6 = 0; ridx6 < 4; ridx6++) {
-    float val1 = buf0[ridx6];
-    acc0 = acc0 + val1;
-  }
-  if (lidx0 < 1) data0[gidx0] = acc0;
-}
-)";
+)" + shared_sums_body("__shared__ float buf0[4] __attribute__((aligned(16)));", "blockIdx.x", "threadIdx.x",
+                      "__syncthreads();");
   EXPECT_EQ(shared_sums(grid_target("CUDA", {"fma"})), text);
   // HIP says the same with clang's own names for indices, behind what its headers define.
   std::string hip = text;
@@ -119,27 +123,8 @@ using namespace metal;
 
 [[max_total_threads_per_threadgroup(4)]] kernel void r_2_4(device float* data0, device const float* )"
             R"(data1, uint3 gid [[threadgroup_position_in_grid]], uint3 lid [[thread_position_in_threadgroup]]) {
-  float acc0;
-  threadgroup float buf0[4];
-  float acc1;
-  int gidx0 = gid.x;
-  acc0 = 0.0f;
-  int lidx0 = lid.x;
-  acc1 = 0.0f;
-  int alu0 = gidx0 * 8 + lidx0;
-  for (int ridx1 = 0; ridx1 < 2; ridx1++) {
-    float val0 = data1[alu0 + ridx1 * 4];
-    acc1 = acc1 + val0;
-  }
-  buf0[lidx0] = acc1;
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  for (int ridx6 = 0; ridx6 < 4; ridx6++) {
-    float val1 = buf0[ridx6];
-    acc0 = acc0 + val1;
-  }
-  if (lidx0 < 1) data0[gidx0] = acc0;
-}
-)");
+)" + shared_sums_body("threadgroup float buf0[4];", "gid.x", "lid.x",
+                      "threadgroup_barrier(mem_flags::mem_threadgroup);"));
 }
 
 /// Where a thread runs one iteration of the outermost loop, kernels have vectors and no groups.

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <thread>
 
+#include "helpers/error_text.h"
 #include "tinygrad/base/env_parse.h"
 #include "tinygrad/base/error.h"
 
@@ -215,10 +216,7 @@ TEST(Env, ContextRestoresWhenAnExceptionPasses) {
 }
 
 std::string context_error(std::initializer_list<Context::Setting> settings) {
-  try {
-    Context ctx(settings);
-  } catch (const ValueError& e) { return e.what(); }
-  return "no error";
+  return test::error_text<ValueError>([&] { Context ctx(settings); });
 }
 
 TEST(Env, ContextRejectsMistakesAndChangesNothing) {

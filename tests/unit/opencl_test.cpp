@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "helpers/error_text.h"
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/runtime/device.h"
@@ -13,20 +14,14 @@ namespace tg {
 namespace {
 using testing::HasSubstr;
 
-template <class E = Error> std::string message(const auto& f) {
-  try {
-    f();
-  } catch (const E& e) { return e.what(); }
-  return "no error";
-}
-
 TEST(OpenClLibrary, SaysWhatIsMissing) {
-  EXPECT_THAT(message<DeviceError>([] { open_opencl("libNoOpenCL.so.1"); }),
+  EXPECT_THAT(test::error_text<DeviceError>([] { open_opencl("libNoOpenCL.so.1"); }),
               HasSubstr("found no libNoOpenCL.so.1, the OpenCL loader"));
-  EXPECT_THAT(message<DeviceError>([] { open_opencl("libm.so.6"); }), HasSubstr("has no function clGetPlatformIDs"));
+  EXPECT_THAT(test::error_text<DeviceError>([] { open_opencl("libm.so.6"); }),
+              HasSubstr("has no function clGetPlatformIDs"));
   EXPECT_EQ(opencl_error_name(CL_INVALID_WORK_GROUP_SIZE), "CL_INVALID_WORK_GROUP_SIZE");
   EXPECT_EQ(opencl_error_name(-9999), "error -9999");
-  EXPECT_THAT(message<DeviceError>([] { check_opencl(CL_OUT_OF_RESOURCES, "clFinish", "CL:2"); }),
+  EXPECT_THAT(test::error_text<DeviceError>([] { check_opencl(CL_OUT_OF_RESOURCES, "clFinish", "CL:2"); }),
               HasSubstr("[clFinish] CL:2: CL_OUT_OF_RESOURCES"));
 }
 
@@ -58,9 +53,9 @@ TEST(OpenClTarget, ProcessorsHaveLanesAndGpusGroups) {
 }
 
 TEST(OpenClTarget, SaysWhatDevCanName) {
-  EXPECT_THAT(message<DeviceError>([] { opencl_target(described(CL_DEVICE_TYPE_GPU), "LLVM", ""); }),
+  EXPECT_THAT(test::error_text<DeviceError>([] { opencl_target(described(CL_DEVICE_TYPE_GPU), "LLVM", ""); }),
               HasSubstr("[DEV] CL has no renderer 'LLVM', expected OPENCL"));
-  EXPECT_THAT(message<DeviceError>([] { opencl_target(described(CL_DEVICE_TYPE_GPU), "", "sm_90"); }),
+  EXPECT_THAT(test::error_text<DeviceError>([] { opencl_target(described(CL_DEVICE_TYPE_GPU), "", "sm_90"); }),
               HasSubstr("got CL:OPENCL:sm_90, expected workgroups or lanes"));
 }
 
@@ -146,23 +141,25 @@ TEST_F(OpenCl, QueuesWaitForEachOther) {
 
 TEST_F(OpenCl, ErrorsHaveTypes) {
   Compiler& compiler = device().compiler();
-  EXPECT_THAT(message<CompileError>([&] { compiler.compile("__kernel void f() { nonsense; }"); }),
+  EXPECT_THAT(test::error_text<CompileError>([&] { compiler.compile("__kernel void f() { nonsense; }"); }),
               HasSubstr("nonsense"));
-  EXPECT_THAT(message<FormatError>([&] { device().load(std::vector<uint8_t>{1, 2, 3, 4}, "f"); }),
+  EXPECT_THAT(test::error_text<FormatError>([&] { device().load(std::vector<uint8_t>{1, 2, 3, 4}, "f"); }),
               HasSubstr("got bytes that are no program of"));
-  EXPECT_THAT(message<FormatError>([&] { device().load(std::vector<uint8_t>{}, "f"); }), HasSubstr("got no bytes"));
-  EXPECT_THAT(message<FormatError>([&] { load(kAddOne, "add_two"); }), HasSubstr("without a kernel add_two"));
-  EXPECT_THAT(message<OutOfMemoryError>([&] { device().allocator().allocate(size_t{1} << 50); }), HasSubstr("CL"));
-  EXPECT_THAT(message<DeviceError>([&] { device().source_compiler(device().target()); }),
+  EXPECT_THAT(test::error_text<FormatError>([&] { device().load(std::vector<uint8_t>{}, "f"); }),
+              HasSubstr("got no bytes"));
+  EXPECT_THAT(test::error_text<FormatError>([&] { load(kAddOne, "add_two"); }), HasSubstr("without a kernel add_two"));
+  EXPECT_THAT(test::error_text<OutOfMemoryError>([&] { device().allocator().allocate(size_t{1} << 50); }),
+              HasSubstr("CL"));
+  EXPECT_THAT(test::error_text<DeviceError>([&] { device().source_compiler(device().target()); }),
               HasSubstr("got a kernel in C for CL: write it in UOps"));
-  EXPECT_THAT(message<DeviceError>([] { Device::get("CL:77"); }), HasSubstr("got CL:77, found"));
+  EXPECT_THAT(test::error_text<DeviceError>([] { Device::get("CL:77"); }), HasSubstr("got CL:77, found"));
 }
 
 TEST_F(OpenCl, GroupsBeyondTheLimitsAreRefused) {
   const auto kernel = load(kAddOne, "add_one");
   LaunchArgs args;
   args.local[1] = int64_t{1} << 40;
-  EXPECT_THAT(message<DeviceError>([&] { kernel->launch(args); }),
+  EXPECT_THAT(test::error_text<DeviceError>([&] { kernel->launch(args); }),
               HasSubstr("kernel add_one has 1099511627776 threads along dimension 1 of a group, at most"));
 }
 

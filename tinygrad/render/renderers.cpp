@@ -16,15 +16,18 @@ Registry<RendererFactory>& registry() {
   return *instance;
 }
 template <class R> std::unique_ptr<Renderer> make(const Target& t) { return std::make_unique<R>(t); }
+RendererFactory grid(const CStyle& style) {
+  return [&style](const Target& t) { return std::make_unique<GridRenderer>(t, style); };
+}
 
 void register_builtin_renderers() {
   register_renderer("LLVM", make<LlvmRenderer>);
   register_renderer("CLANG", make<ClangRenderer>);
   register_renderer("INTERP", make<ListingRenderer>);
-  register_renderer("OPENCL", make<OpenClRenderer>);
-  register_renderer("CUDA", make<CudaRenderer>);
-  register_renderer("HIP", make<HipRenderer>);
-  register_renderer("METAL", make<MetalRenderer>);
+  register_renderer("OPENCL", grid(opencl_style()));
+  register_renderer("CUDA", grid(cuda_style()));
+  register_renderer("HIP", grid(hip_style()));
+  register_renderer("METAL", grid(metal_style()));
 }
 }  // namespace
 

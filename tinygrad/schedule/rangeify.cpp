@@ -315,7 +315,7 @@ class Rangeifier {
     const Evaluation& e = evaluations_[i];
     if (reduces_[i]) {
       if (count_[i] > 1 || e.reuse || e.in_reduce || e.masked) return !is_widening_cast(u);
-      return u.is(Ops::REDUCE) && (!claim_reduction(i) || (multiplies_unpacked_values(u) && has_dear_users(i)));
+      return u.is(Ops::REDUCE) && ((multiplies_unpacked_values(u) && has_dear_users(i)) || !claim_reduction(i));
     }
     if ((e.times <= kReuse && !e.reuse) || is_widening_cast(u)) return false;
     if (e.times <= kMany && selects_rows(u)) return false;

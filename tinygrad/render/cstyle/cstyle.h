@@ -30,11 +30,11 @@ struct CStyle {
   std::string_view loop;            ///< a line before each loop; empty: none
   std::string_view barrier;         ///< statement that waits for the group; empty: the language has no groups
   std::string_view inf[2], nan[2];  ///< of float32, of float64
-  std::string_view long_suffix = "L";               ///< of 64-bit literals
-  std::string_view math_prefix;                     ///< before sqrt, trunc, fma ...
-  std::string_view math_suffix[3];                  ///< ... and after, by type: float16, float32, float64
-  std::string_view bits;                            ///< body of a function that returns the bits of x as the type $t
-  std::string_view group_index[3], local_index[3];  ///< expressions of SPECIAL gidx0.., lidx0..; empty: no grid
+  std::string_view long_suffix = "L";  ///< of 64-bit literals
+  std::string_view math_prefix;        ///< before sqrt, trunc, fma ...
+  std::string_view math_suffix[3];     ///< ... and after, by type: float16, float32, float64
+  std::string_view bits;               ///< body of a function that returns the bits of x as the type $t
+  std::array<std::string_view, 3> group_index{}, local_index{};  ///< of SPECIAL gidx0.., lidx0..; empty: no grid
   std::string_view thread_index;  ///< expression of the THREAD range where each thread runs one iteration of it
   VectorSyntax vectors = VectorSyntax::kNone;
   bool half_functions = false;  ///< has sqrt, trunc, ... of float16; else they are computed in float32
@@ -42,11 +42,11 @@ struct CStyle {
   bool host_entry = false;      ///< the kernel is called with (buffers, vars, begin, end), see docs/ir.md
 };
 
-const CStyle& clang_style();
-const CStyle& opencl_style();
-const CStyle& cuda_style();
-const CStyle& hip_style();
-const CStyle& metal_style();
+const CStyle& clang_style();   ///< C for clang
+const CStyle& opencl_style();  ///< OpenCL C 1.2 with the extensions that the target names as features: "fp16", "fp64"
+const CStyle& cuda_style();    ///< CUDA C++ as NVRTC compiles it; float16 needs CUDA's header cuda_fp16.h
+const CStyle& hip_style();     ///< HIP C++ as HIPRTC compiles it, which is clang
+const CStyle& metal_style();   ///< Metal Shading Language 2.3, which has no float64
 
 /// Writes readable C. Deterministic: equal programs give equal text. A value that is used once becomes part of its
 /// user, others are named: val (loaded), alu (computed), acc (registers), buf (scratch), data (parameters), idx, ridx,
@@ -85,7 +85,7 @@ class ClangRenderer final : public CStyleRenderer {
 /// A language of kernels that many threads run. Where the language allows it and the target has no feature
 /// "workgroups", as a processor that runs OpenCL, kernels are those of a host: each thread runs one iteration of the
 /// THREAD range, with vectors. Everywhere else they are grids of workgroups.
-class GridRenderer : public CStyleRenderer {
+class GridRenderer final : public CStyleRenderer {
  public:
   using CStyleRenderer::CStyleRenderer;
   bool has_locals() const override { return style().thread_index.empty() || target().has("workgroups"); }
@@ -93,30 +93,6 @@ class GridRenderer : public CStyleRenderer {
   bool has_blocks() const override { return false; }
   int64_t scratch_limit() const override { return target().shared_bytes; }
   int max_lanes(DType d) const override;
-};
-
-/// OpenCL C 1.2 with the extensions the target names as features: "fp16", "fp64".
-class OpenClRenderer final : public GridRenderer {
- public:
-  explicit OpenClRenderer(Target t) : GridRenderer(std::move(t), opencl_style()) {}
-};
-
-/// CUDA C++ as NVRTC compiles it. float16 needs CUDA's header cuda_fp16.h.
-class CudaRenderer final : public GridRenderer {
- public:
-  explicit CudaRenderer(Target t) : GridRenderer(std::move(t), cuda_style()) {}
-};
-
-/// HIP C++ as HIPRTC compiles it, which is clang.
-class HipRenderer final : public GridRenderer {
- public:
-  explicit HipRenderer(Target t) : GridRenderer(std::move(t), hip_style()) {}
-};
-
-/// Metal Shading Language 2.3. It has no float64.
-class MetalRenderer final : public GridRenderer {
- public:
-  explicit MetalRenderer(Target t) : GridRenderer(std::move(t), metal_style()) {}
 };
 
 }  // namespace tg

@@ -78,12 +78,8 @@ constexpr CStyle make_opencl() {
   s.nan[1] = "(double)NAN";
   s.bits = "  return as_$t(x);\n";
   s.thread_index = "get_global_id(0)";
-  constexpr std::string_view kGroup[] = {"get_group_id(0)", "get_group_id(1)", "get_group_id(2)"};
-  constexpr std::string_view kLocal[] = {"get_local_id(0)", "get_local_id(1)", "get_local_id(2)"};
-  for (int i = 0; i < 3; i++) {
-    s.group_index[i] = kGroup[i];
-    s.local_index[i] = kLocal[i];
-  }
+  s.group_index = {"get_group_id(0)", "get_group_id(1)", "get_group_id(2)"};
+  s.local_index = {"get_local_id(0)", "get_local_id(1)", "get_local_id(2)"};
   s.vectors = VectorSyntax::kOpenCl;
   s.buffer_offsets = true;
   return s;
@@ -110,12 +106,8 @@ constexpr CStyle make_cuda_like() {
   s.long_suffix = "LL";
   s.math_suffix[1] = "f";
   s.bits = "  $t r;\n  memcpy(&r, &x, sizeof r);\n  return r;\n";
-  constexpr std::string_view kGroup[] = {"blockIdx.x", "blockIdx.y", "blockIdx.z"};
-  constexpr std::string_view kLocal[] = {"threadIdx.x", "threadIdx.y", "threadIdx.z"};
-  for (int i = 0; i < 3; i++) {
-    s.group_index[i] = kGroup[i];
-    s.local_index[i] = kLocal[i];
-  }
+  s.group_index = {"blockIdx.x", "blockIdx.y", "blockIdx.z"};
+  s.local_index = {"threadIdx.x", "threadIdx.y", "threadIdx.z"};
   return s;
 }
 
@@ -151,14 +143,10 @@ constexpr CStyle make_hip() {
   s.half_functions = true;
   name_infinities(s);
   s.bits = kCopiedBits;
-  constexpr std::string_view kGroup[] = {"__builtin_amdgcn_workgroup_id_x()", "__builtin_amdgcn_workgroup_id_y()",
-                                         "__builtin_amdgcn_workgroup_id_z()"};
-  constexpr std::string_view kLocal[] = {"__builtin_amdgcn_workitem_id_x()", "__builtin_amdgcn_workitem_id_y()",
-                                         "__builtin_amdgcn_workitem_id_z()"};
-  for (int i = 0; i < 3; i++) {
-    s.group_index[i] = kGroup[i];
-    s.local_index[i] = kLocal[i];
-  }
+  s.group_index = {"__builtin_amdgcn_workgroup_id_x()", "__builtin_amdgcn_workgroup_id_y()",
+                   "__builtin_amdgcn_workgroup_id_z()"};
+  s.local_index = {"__builtin_amdgcn_workitem_id_x()", "__builtin_amdgcn_workitem_id_y()",
+                   "__builtin_amdgcn_workitem_id_z()"};
   return s;
 }
 
@@ -179,11 +167,8 @@ constexpr CStyle make_metal() {
   s.inf[0] = "INFINITY";
   s.nan[0] = "NAN";
   s.bits = "  return as_type<$t>(x);\n";
-  constexpr std::string_view kGroup[] = {"gid.x", "gid.y", "gid.z"}, kLocal[] = {"lid.x", "lid.y", "lid.z"};
-  for (int i = 0; i < 3; i++) {
-    s.group_index[i] = kGroup[i];
-    s.local_index[i] = kLocal[i];
-  }
+  s.group_index = {"gid.x", "gid.y", "gid.z"};
+  s.local_index = {"lid.x", "lid.y", "lid.z"};
   return s;
 }
 
