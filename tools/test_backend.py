@@ -22,6 +22,7 @@ def arguments():
   p.add_argument("device", help="the value of DEV")
   p.add_argument("--filter", default="*", help="cases to run, as --gtest_filter has it")
   p.add_argument("--limit", type=int, default=1800, help="seconds a suite may take")
+  p.add_argument("--no-speed", action="store_true", help="leave out how fast it is")
   return p.parse_args()
 
 
@@ -101,6 +102,8 @@ def main():
   slowest = ", ".join(f"{n[:-1]} {s:.0f} s" for s, n in sorted(slow)[:-4:-1])
   print(f"\n{a.device}: {counts['passed']} of {total} cases passed, {counts['failed']} failed, "
         f"{counts['not run']} not run, {counts['skipped']} skipped; slowest: {slowest}")
+  if a.no_speed:
+    return 1 if problems else 0
   speed = subprocess.run([os.path.join(os.path.dirname(a.program), "device_speed")], env=env, capture_output=True,
                          text=True)
   print("\nHow fast it is:")

@@ -1,5 +1,6 @@
 /// \file What cases need to know of the device that they run on.
 #pragma once
+#include "tinygrad/base/error.h"
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/target/device_traits.h"
@@ -16,6 +17,14 @@ inline bool searches_kernels() {
 inline bool interprets_kernels() {
   const std::string& kind = Device::get().kind();
   return kind == "INTERP" || kind == "SIM";
+}
+
+/// Whether users may write its kernels in C.
+inline bool takes_kernels_in_c() {
+  Device& d = Device::get();
+  try {
+    return d.compiles() && &d.source_compiler(d.target()) != nullptr;
+  } catch (const DeviceError&) { return false; }
 }
 
 /// Whether a kernel may compute reduces over a row and what reads them.

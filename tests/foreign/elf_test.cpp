@@ -189,5 +189,64 @@ TEST(Relocation, Arm) {  // encodings as an assembler gives them
   EXPECT_EQ(relocation_need(40, 2), RelocationNeed::kUnknown);
 }
 
+TEST(Relocation, RiscV) {  // encodings as an assembler gives them
+  const uint16_t m = kElfRiscV;
+  constexpr uint64_t kPlace = 0x10000000;
+  auto code = [&](uint32_t type, int64_t distance, uint32_t instruction) {
+    const uint64_t symbol = kPlace + static_cast<uint64_t>(distance);
+    return static_cast<uint32_t>(relocated(m, type, kPlace, symbol, 0, instruction));
+  };
+  EXPECT_EQ(code(16, 0x7fe, 0x00b50063), 0x7eb50f63u);  // beq a0, a1
+  EXPECT_EQ(code(16, -0x1000, 0x00b50063), 0x80b50063u);
+  EXPECT_EQ(code(16, 0xaaa, 0x00b50063), 0x2ab505e3u);
+  EXPECT_EQ(code(17, 0xaaaaa, 0x000000ef), 0x2abaa0efu);  // jal ra
+  EXPECT_EQ(code(17, -0x100000, 0x000000ef), 0x800000efu);
+  EXPECT_EQ(code(44, 0xaa, 0xc101), 0xc54du);  // c.beqz a0
+  EXPECT_EQ(code(44, -0x100, 0xc101), 0xd101u);
+  EXPECT_EQ(code(45, 0x2aa, 0xa001), 0xa46du);  // c.j
+  EXPECT_EQ(code(45, -0x800, 0xa001), 0xb001u);
+  EXPECT_EQ(code(23, 0x12345abc, 0x00000e17), 0x12346e17u) << "auipc t3: rounded, the lower part has a sign";
+  EXPECT_EQ(code(24, 0x12345abc, 0x000e3e03), 0xabce3e03u);  // ld t3, -1348(t3)
+  EXPECT_EQ(code(25, 0x123457ab, 0x005e3023), 0x7a5e35a3u);  // sd t0, 1963(t3)
+  const uint64_t call = relocated(m, 19, kPlace, kPlace + 0x12345abc, 0, 0x000e0067'00000e17);
+  EXPECT_EQ(call, 0xabce0067'12346e17u) << "auipc t3, jr t3";
+  EXPECT_EQ(static_cast<uint32_t>(relocated(m, 20, kPlace, 0, 0, 0x00000e17, kPlace + 0x3000)), 0x00003e17u);
+  EXPECT_EQ(relocated(m, 35, 0, 5, 2, 100), 107u);
+  EXPECT_EQ(relocated(m, 40, 0, 5, 2, 100), 93u);
+  EXPECT_EQ(relocated(m, 57, kPlace, kPlace - 4, 0), 0xfffffffcu);
+  EXPECT_THROW(code(16, 0x1000, 0x00b50063), FormatError);
+  EXPECT_THROW(code(16, 1, 0x00b50063), FormatError) << "odd";
+  EXPECT_THROW(code(17, 0x100000, 0x000000ef), FormatError);
+  EXPECT_THROW(code(45, 0x800, 0xa001), FormatError);
+  EXPECT_THROW(code(23, int64_t{1} << 31, 0x00000e17), FormatError);
+  EXPECT_THROW(relocated(m, 19, 0, 0, 0, 0, 0, 7), FormatError) << "a call is two instructions";
+  EXPECT_THROW(code(43, 0, 0), FormatError) << "alignment is for linkers that relax";
+  EXPECT_EQ(relocation_need(m, 20), RelocationNeed::kSlot);
+  EXPECT_EQ(relocation_need(m, 24), RelocationNeed::kHighPart);
+  EXPECT_EQ(relocation_need(m, 51), RelocationNeed::kUnknown);
+}
+
+/// Objects for other processors are checked as far as it goes without mapping them.
+TEST_F(Elf, OfOtherProcessors) {
+  const std::string source = R"(
+float sinf(float);
+static const double table[9] = {1, 2, 3};
+int counter = 40; int* address = &counter;
+void k(void* const* buffers, const long long* vars, long long begin, long long end) {
+  for (long long i = begin; i < end; i++) ((float*)buffers[0])[i] = sinf(table[i % 9]) + ++*address + counter;
+})";
+  for (const char* arch : {"x86_64", "arm64", "riscv64,v"}) {
+    Context c{{"DEV", str("NULL:CLANG:", arch)}};
+    Device& d = Device::get("NULL");
+    const std::vector<uint8_t> object = d.compiler().compile(source);
+    const std::string& mine = d.target().arch;
+    EXPECT_NO_THROW(ElfImage::check(object, mine)) << arch;
+    for (const char* other : {"x86_64", "arm64", "riscv64", "sparc"})
+      if (mine != other) EXPECT_THROW(ElfImage::check(object, other), FormatError) << arch << " as " << other;
+    for (size_t cut = 0; cut < object.size(); cut += 7)
+      EXPECT_THROW(ElfImage::check(std::span(object).first(cut), mine), FormatError) << arch << " " << cut;
+  }
+}
+
 }  // namespace
 }  // namespace tg

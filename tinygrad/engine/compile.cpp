@@ -209,9 +209,9 @@ class Compilation {
     return h;
   }
 
-  /// Loaded kernels run on any host device of their kind, but otherwise on the device that loaded them.
+  /// Loaded kernels run on any device of their kind that works on host memory, but otherwise on the one that loaded them.
   Hash128 loaded_key(Hash128 key) const {
-    if (!device_.queue().synchronous()) key.add(device_.name());
+    if (!device_.host_visible()) key.add(device_.name());
     return key;
   }
 

@@ -34,7 +34,7 @@ std::string find_program(const std::string& name) {
 
 class ClangCompiler final : public Compiler {
  public:
-  explicit ClangCompiler(const Target& target) {
+  explicit ClangCompiler(const Target& target) : arch_(target.arch) {
     flags_ = {"-x",
               "c",
               "-std=gnu11",
@@ -56,12 +56,12 @@ class ClangCompiler final : public Compiler {
       return;
     }
     if (target.arch == "riscv64") {
-      std::string march = "-march=rv64";
+      std::string march = "-march=rv64i";
       for (const char* f : {"m", "a", "f", "d", "c", "v"})
         if (target.has(f)) march += f;
       for (const std::string& f : target.features)
         if (f.size() > 1) march += "_" + f;
-      flags_.insert(flags_.end(), {"--target=riscv64-unknown-linux-gnu", march, "-mabi=lp64d"});
+      flags_.insert(flags_.end(), {"--target=riscv64-unknown-linux-gnu", march, "-mabi=lp64d", "-mno-relax"});
       return;
     }
     flags_.insert(flags_.end(), {"--target=x86_64-unknown-linux-gnu", "-march=x86-64"});
@@ -89,7 +89,7 @@ class ClangCompiler final : public Compiler {
   std::string cache_table() const override { return "compile_clang"; }
   bool valid(std::span<const uint8_t> binary) const override {
     try {
-      ElfImage::check(binary);
+      ElfImage::check(binary, arch_);
       return true;
     } catch (const FormatError&) { return false; }
   }
@@ -101,6 +101,7 @@ class ClangCompiler final : public Compiler {
         what, source,
         llvm_plugin_missing().empty() ? ", DEV=CPU:LLVM does without" : ", and the LLVM plugin was not found either");
   }
+  std::string arch_;
   std::vector<std::string> flags_;
 };
 

@@ -365,6 +365,40 @@ void detect(Target& t) {
 
 #else
 
+#if defined(__riscv) && defined(__linux__)
+
+/// Returns the extensions that the kernel reports for all processors (Linux, Documentation/arch/riscv/hwprobe.rst), 0 for
+/// kernels before 6.4, which do not know the call.
+uint64_t probed_extensions() {
+  struct {
+    int64_t key;
+    uint64_t value;
+  } pair = {4, 0};  // RISCV_HWPROBE_KEY_IMA_EXT_0
+  constexpr long kHwProbe = 258;
+  return syscall(kHwProbe, &pair, 1, 0, nullptr, 0) == 0 && pair.key == 4 ? pair.value : 0;
+}
+
+/// Returns the bytes of a vector register. Only where there is the vector extension.
+int vector_register_bytes() {
+  uint64_t bytes;
+  asm volatile("csrr %0, 0xc22" : "=r"(bytes));  // vlenb
+  return static_cast<int>(bytes);
+}
+
+void detect_extensions(Features& set) {
+  const uint64_t probed = probed_extensions();
+  if ((getauxval(AT_HWCAP) >> ('V' - 'A') & 1) || (probed >> 2 & 1)) set.emplace("v");
+  constexpr std::pair<int, const char*> kBits[] = {{3, "zba"}, {4, "zbb"}, {27, "zfh"}, {30, "zvfh"}};
+  for (const auto& [bit, name] : kBits)
+    if (probed >> bit & 1) set.emplace(name);
+  if (!set.contains("v")) return;
+  const int bytes = vector_register_bytes();
+  if (bytes >= 32) set.emplace("zvl256b");
+  if (bytes >= 64) set.emplace("zvl512b");
+}
+
+#endif
+
 void detect(Target& t) {
 #if defined(__riscv)
   t.arch = kRiscV;
@@ -374,7 +408,7 @@ void detect(Target& t) {
   Features set;
   set_baseline(t, set);
 #if defined(__riscv) && defined(__linux__)
-  if (getauxval(AT_HWCAP) >> ('V' - 'A') & 1) set.emplace("v");
+  detect_extensions(set);
 #elif defined(__aarch64__) && defined(__linux__)
   const unsigned long caps = getauxval(AT_HWCAP), caps2 = getauxval(AT_HWCAP2);
   if (caps >> 10 & 1) set.emplace("fullfp16");

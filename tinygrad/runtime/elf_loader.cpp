@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <map>
 
 #include "tinygrad/base/error.h"
 
@@ -51,9 +52,16 @@ constexpr size_t kStubBytes = 16;
 constexpr uint16_t kHostMachine = kElfX86_64;
 #elif defined(__aarch64__)
 constexpr uint16_t kHostMachine = kElfAArch64;
+#elif defined(__riscv) && __riscv_xlen == 64
+constexpr uint16_t kHostMachine = kElfRiscV;
 #else
 constexpr uint16_t kHostMachine = 0;
 #endif
+
+/// Returns e_machine of an architecture, 0 for one whose objects nobody loads.
+uint16_t machine_of(std::string_view arch) {
+  return arch == "x86_64" ? kElfX86_64 : arch == "arm64" ? kElfAArch64 : arch == "riscv64" ? kElfRiscV : 0;
+}
 
 /// A bounds-checked reader.
 class Bytes {
@@ -96,7 +104,7 @@ enum Segment { kText, kConst, kData, kSegments };
 
 class Loader {
  public:
-  explicit Loader(std::span<const uint8_t> object) : bytes_(object) {}
+  Loader(std::span<const uint8_t> object, uint16_t machine) : bytes_(object), machine_(machine) {}
 
   void parse();
   void lay_out();
@@ -108,6 +116,7 @@ class Loader {
  private:
   bool loaded(uint64_t section) const { return section < segments_.size() && segments_[section] != kSegments; }
   uint64_t address_of(size_t symbol) const;
+  Relocation resolve(const SectionHeader& header, const Rela& r) const;
   void relocate(const SectionHeader& header);
   uint64_t slot(size_t symbol) const { return slots_begin_ + 8 * external_[symbol]; }
   uint64_t stub(size_t symbol) const { return stubs_begin_ + kStubBytes * external_[symbol]; }
@@ -119,7 +128,7 @@ class Loader {
 
   static constexpr uint32_t kNoSlot = ~uint32_t{0};
   Bytes bytes_;
-  uint16_t machine_ = 0;
+  uint16_t machine_;
   std::vector<SectionHeader> sections_;
   size_t symtab_ = 0;
   std::vector<Symbol> symbols_;
@@ -139,11 +148,10 @@ void Loader::parse() {
   TG_CHECK(FormatError, std::memcmp(header.ident, kIdent, sizeof(kIdent)) == 0,
            "[elf] got bytes that are no little endian ELF64 file");
   TG_CHECK(FormatError, header.type == 1, "[elf] got file type ", header.type, ", expected a relocatable object");
-  TG_CHECK(FormatError, header.machine == kHostMachine, "[elf] got an object for machine ", header.machine,
-           ", expected ", kHostMachine);
+  TG_CHECK(FormatError, header.machine == machine_, "[elf] got an object for machine ", header.machine, ", expected ",
+           machine_);
   TG_CHECK(FormatError, header.shentsize == sizeof(SectionHeader), "[elf] got section headers of ", header.shentsize,
            " bytes");
-  machine_ = header.machine;
   sections_ =
       bytes_.table<SectionHeader>(header.shoff, uint64_t{header.shnum} * sizeof(SectionHeader), "section table");
   for (size_t i = 0; i < sections_.size(); ++i) {
@@ -265,6 +273,12 @@ void Loader::write_stub(uint64_t offset, uint64_t slot_offset) {
     auto displacement = static_cast<int32_t>(slot_offset - (offset + 6));
     std::memcpy(code, kJump, sizeof(kJump));
     std::memcpy(code + 2, &displacement, 4);
+  } else if (machine_ == kElfRiscV) {
+    const uint32_t words[4] = {0x00000e17, 0x000e3e03, 0x000e0067, 0};  // auipc t3, slot; ld t3, slot(t3); jr t3
+    std::memcpy(code, words, sizeof(words));
+    const auto base = reinterpret_cast<uint64_t>(base_);
+    apply_relocation({machine_, 23, code, 4, base + offset, base + slot_offset, 0, 0});
+    apply_relocation({machine_, 24, code + 4, 4, base + offset, base + slot_offset, 0, 0});
   } else {
     uint32_t words[3] = {0x90000010, 0xf9400210, 0xd61f0200};  // adrp x16, slot; ldr x16, [x16, slot]; br x16
     std::memcpy(code, words, sizeof(words));
@@ -274,26 +288,50 @@ void Loader::write_stub(uint64_t offset, uint64_t slot_offset) {
   }
 }
 
-void Loader::relocate(const SectionHeader& header) {
+/// Resolves one relocation of a section: where it is, what it refers to.
+Relocation Loader::resolve(const SectionHeader& header, const Rela& r) const {
   const uint64_t begin = offsets_[header.info], size = sections_[header.info].size;
-  for (const Rela& r : bytes_.table<Rela>(header.offset, header.size, "relocation table")) {
-    TG_CHECK(FormatError, r.offset <= size, "[elf] relocation at ", r.offset, " lies outside its section of ", size,
-             " bytes");
-    const size_t symbol = r.info >> 32;
-    const bool undefined = symbol != 0 && symbols_[symbol].section == kUndefined;
-    const auto base = reinterpret_cast<uint64_t>(base_);
-    Relocation out{machine_,
-                   static_cast<uint32_t>(r.info),
-                   base_ + begin + r.offset,
-                   size - r.offset,
-                   base + begin + r.offset,
-                   address_of(symbol),
-                   r.addend,
-                   0};
-    if (external_[symbol] != kNoSlot) out.got_slot = base + slot(symbol);
-    if (undefined && !(machine_ == kElfX86_64 && out.type == 1))
-      out.symbol = base + stub(symbol);  // calls go through the stub
+  TG_CHECK(FormatError, r.offset <= size, "[elf] relocation at ", r.offset, " lies outside its section of ", size,
+           " bytes");
+  const size_t symbol = r.info >> 32;
+  const bool undefined = symbol != 0 && symbols_[symbol].section == kUndefined;
+  const auto base = reinterpret_cast<uint64_t>(base_);
+  Relocation out{machine_,
+                 static_cast<uint32_t>(r.info),
+                 base_ + begin + r.offset,
+                 size - r.offset,
+                 base + begin + r.offset,
+                 address_of(symbol),
+                 r.addend,
+                 0};
+  if (external_[symbol] != kNoSlot) out.got_slot = base + slot(symbol);
+  if (undefined && !(machine_ == kElfX86_64 && out.type == 1))
+    out.symbol = base + stub(symbol);  // calls go through the stub
+  return out;
+}
+
+void Loader::relocate(const SectionHeader& header) {
+  const auto table = bytes_.table<Rela>(header.offset, header.size, "relocation table");
+  std::map<uint64_t, const Relocation> high;  // by address: what a low part refers to
+  std::vector<Relocation> low;
+  for (const Rela& r : table) {
+    const Relocation out = resolve(header, r);
+    if (relocation_need(machine_, out.type) == RelocationNeed::kHighPart) {
+      low.push_back(out);
+      continue;
+    }
     apply_relocation(out);
+    high.emplace(out.address, out);
+  }
+  for (Relocation& r : low) {
+    const auto at = high.find(r.symbol);
+    TG_CHECK(FormatError, at != high.end(), "[elf] relocation type ", r.type, " without the one of the upper part");
+    const Relocation& upper = at->second;
+    const bool slotted = relocation_need(machine_, upper.type) == RelocationNeed::kSlot;
+    r.symbol = slotted ? upper.got_slot : upper.symbol;
+    r.addend = upper.addend;
+    r.address = upper.address;
+    apply_relocation(r);
   }
 }
 
@@ -327,7 +365,7 @@ template <class F> void Loader::for_functions(F f) const {
 }  // namespace
 
 std::shared_ptr<ElfImage> ElfImage::load(std::span<const uint8_t> object) {
-  Loader loader(object);
+  Loader loader(object, kHostMachine);
   loader.parse();
   loader.lay_out();
   std::shared_ptr<ElfImage> image(new ElfImage);
@@ -345,8 +383,8 @@ std::shared_ptr<ElfImage> ElfImage::load(std::span<const uint8_t> object) {
   return image;
 }
 
-void ElfImage::check(std::span<const uint8_t> object) {
-  Loader loader(object);
+void ElfImage::check(std::span<const uint8_t> object, std::string_view arch) {
+  Loader loader(object, machine_of(arch));
   loader.parse();
   loader.lay_out();
 }

@@ -18,8 +18,9 @@ class ElfImage {
   /// well-formed object for this machine whose undefined symbols are all in the list of host_symbol(); OutOfMemoryError
   /// when mapping fails.
   static std::shared_ptr<ElfImage> load(std::span<const uint8_t> object);
-  /// Makes all checks of load() that precede mapping. Throws FormatError.
-  static void check(std::span<const uint8_t> object);
+  /// Makes all checks of load() that precede mapping, for an object of the given architecture (Target::arch). Throws
+  /// FormatError.
+  static void check(std::span<const uint8_t> object, std::string_view arch);
   ~ElfImage();
   ElfImage(const ElfImage&) = delete;
   ElfImage& operator=(const ElfImage&) = delete;
@@ -54,12 +55,14 @@ struct Relocation {
   uint64_t got_slot;  ///< address of the symbol's slot in the offset table, 0 when it has none
 };
 
-/// The inputs of a relocation in addition to the symbol's address.
-enum class RelocationNeed { kNone, kSlot, kUnknown };
+/// The inputs of a relocation in addition to the symbol's address: the symbol's slot in the offset table, or the
+/// relocation at the symbol (an auipc), whose lower bits it gets: then `symbol` and `addend` are those of that one, or its
+/// slot, and `address` is where that one lies.
+enum class RelocationNeed { kNone, kSlot, kHighPart, kUnknown };
 RelocationNeed relocation_need(uint16_t machine, uint32_t type);
 /// Patches the location. Throws FormatError when the value does not fit the field or the field the section.
 void apply_relocation(const Relocation& r);
 
-inline constexpr uint16_t kElfX86_64 = 62, kElfAArch64 = 183;
+inline constexpr uint16_t kElfX86_64 = 62, kElfAArch64 = 183, kElfRiscV = 243;
 
 }  // namespace tg

@@ -1,4 +1,5 @@
-/// \file The relocation types compilers emit for position independent code in the small model, on x86-64 and AArch64.
+/// \file The relocation types compilers emit for position independent code in the small model, on x86-64, AArch64 and
+/// RISC-V (without linker relaxation).
 #include <cstring>
 
 #include "tinygrad/base/error.h"
@@ -35,6 +36,26 @@ enum Arm : uint32_t {
   kArmLdst128 = 299,
   kArmGotPage = 311,
   kArmGotLd64 = 312
+};
+enum Riscv : uint32_t {
+  kRiscvNone = 0,
+  kRiscv32 = 1,
+  kRiscv64 = 2,
+  kRiscvBranch = 16,
+  kRiscvJal = 17,
+  kRiscvCall = 18,
+  kRiscvCallPlt = 19,
+  kRiscvGotHigh = 20,
+  kRiscvHigh = 23,
+  kRiscvLowI = 24,
+  kRiscvLowS = 25,
+  kRiscvAdd32 = 35,
+  kRiscvAdd64 = 36,
+  kRiscvSub32 = 39,
+  kRiscvSub64 = 40,
+  kRiscvShortBranch = 44,
+  kRiscvShortJump = 45,
+  kRiscv32Pc = 57
 };
 
 void need_bytes(const Relocation& r, size_t n) {
@@ -128,6 +149,111 @@ void apply_arm(const Relocation& r) {
   throw FormatError(str("[elf] got relocation type ", r.type, ", which the loader does not know"));
 }
 
+template <class T> void add(const Relocation& r, T value) {
+  need_bytes(r, sizeof(T));
+  T old;
+  std::memcpy(&old, r.place, sizeof(T));
+  put<T>(r, static_cast<T>(old + value));
+}
+
+int64_t riscv_distance(const Relocation& r, uint64_t value, int bits) {
+  const auto delta = static_cast<int64_t>(value - r.address);
+  const int64_t reach = int64_t{1} << (bits - 1);
+  TG_CHECK(FormatError, delta % 2 == 0 && delta >= -reach && delta < reach, "[elf] branch does not reach its symbol");
+  return delta;
+}
+
+/// Returns the bits of `value` from `from` on, `n` of them, moved to bit `to`.
+uint32_t field(int64_t value, int from, int n, int to) {
+  return (static_cast<uint32_t>(value >> from) & ((1u << n) - 1)) << to;
+}
+
+/// Puts the low 12 bits of a distance into the immediate of an addi or load (type I) or of a store (type S).
+void put_riscv_low_i(const Relocation& r, int64_t v) { put_bits(r, field(v, 0, 12, 20), 0xfff00000); }
+void put_riscv_low_s(const Relocation& r, int64_t v) {
+  put_bits(r, field(v, 0, 5, 7) | field(v, 5, 7, 25), 0xfe000f80);
+}
+
+/// Puts the upper 20 bits into an auipc: rounded, since the low 12 bits that are added to it have a sign.
+void put_riscv_high(const Relocation& r, int64_t distance) {
+  TG_CHECK(FormatError, distance >= -(int64_t{1} << 31) && distance < (int64_t{1} << 31) - 0x800,
+           "[elf] relocation type ", r.type, " does not reach its symbol");
+  put_bits(r, static_cast<uint32_t>(distance + 0x800), 0xfffff000);
+}
+
+/// Patches an auipc and the jalr behind it.
+void put_riscv_call(const Relocation& r, uint64_t value) {
+  need_bytes(r, 8);
+  const auto distance = static_cast<int64_t>(value - r.address);
+  put_riscv_high(r, distance);
+  Relocation second = r;
+  second.place += 4;
+  second.width -= 4;
+  put_riscv_low_i(second, distance);
+}
+
+void put_riscv_branch(const Relocation& r, uint64_t value) {
+  const int64_t v = riscv_distance(r, value, 13);
+  put_bits(r, field(v, 12, 1, 31) | field(v, 5, 6, 25) | field(v, 1, 4, 8) | field(v, 11, 1, 7), 0xfe000f80);
+}
+
+void put_riscv_jal(const Relocation& r, uint64_t value) {
+  const int64_t v = riscv_distance(r, value, 21);
+  put_bits(r, field(v, 20, 1, 31) | field(v, 1, 10, 21) | field(v, 11, 1, 20) | field(v, 12, 8, 12), 0xfffff000);
+}
+
+/// Replaces the bits of a 16-bit instruction under `mask`.
+void put_short_bits(const Relocation& r, uint32_t bits, uint16_t mask) {
+  need_bytes(r, 2);
+  uint16_t old;
+  std::memcpy(&old, r.place, 2);
+  put<uint16_t>(r, static_cast<uint16_t>((old & ~mask) | (bits & mask)));
+}
+
+void put_riscv_short_branch(const Relocation& r, uint64_t value) {
+  const int64_t v = riscv_distance(r, value, 9);
+  put_short_bits(r, field(v, 8, 1, 12) | field(v, 3, 2, 10) | field(v, 6, 2, 5) | field(v, 1, 2, 3) | field(v, 5, 1, 2),
+                 0x1c7c);
+}
+
+void put_riscv_short_jump(const Relocation& r, uint64_t value) {
+  const int64_t v = riscv_distance(r, value, 12);
+  put_short_bits(r,
+                 field(v, 11, 1, 12) | field(v, 4, 1, 11) | field(v, 8, 2, 9) | field(v, 10, 1, 8) | field(v, 6, 1, 7) |
+                     field(v, 7, 1, 6) | field(v, 1, 3, 3) | field(v, 5, 1, 2),
+                 0x1ffc);
+}
+
+void apply_riscv(const Relocation& r) {
+  const uint64_t value = r.symbol + static_cast<uint64_t>(r.addend);
+  const auto distance = static_cast<int64_t>(value - r.address);
+  switch (r.type) {
+    case kRiscvNone: return;
+    case kRiscv64: return put<uint64_t>(r, value);
+    case kRiscv32:
+      TG_CHECK(FormatError, value <= UINT32_MAX, "[elf] 32-bit address does not fit");
+      return put<uint32_t>(r, static_cast<uint32_t>(value));
+    case kRiscv32Pc: return put<int32_t>(r, narrow_signed(r, value - r.address));
+    case kRiscvAdd32: return add<uint32_t>(r, static_cast<uint32_t>(value));
+    case kRiscvSub32: return add<uint32_t>(r, -static_cast<uint32_t>(value));
+    case kRiscvAdd64: return add<uint64_t>(r, value);
+    case kRiscvSub64: return add<uint64_t>(r, -value);
+    case kRiscvBranch: return put_riscv_branch(r, value);
+    case kRiscvJal: return put_riscv_jal(r, value);
+    case kRiscvShortBranch: return put_riscv_short_branch(r, value);
+    case kRiscvShortJump: return put_riscv_short_jump(r, value);
+    case kRiscvCall:
+    case kRiscvCallPlt: return put_riscv_call(r, value);
+    case kRiscvHigh: return put_riscv_high(r, distance);
+    case kRiscvGotHigh:
+      return put_riscv_high(r, static_cast<int64_t>(r.got_slot + static_cast<uint64_t>(r.addend) - r.address));
+    case kRiscvLowI: return put_riscv_low_i(r, distance);
+    case kRiscvLowS: return put_riscv_low_s(r, distance);
+    default: break;
+  }
+  throw FormatError(str("[elf] got relocation type ", r.type, ", which the loader does not know"));
+}
+
 }  // namespace
 
 RelocationNeed relocation_need(uint16_t machine, uint32_t type) {
@@ -162,12 +288,34 @@ RelocationNeed relocation_need(uint16_t machine, uint32_t type) {
       case kArmCall26: return RelocationNeed::kNone;
       default: return RelocationNeed::kUnknown;
     }
+  if (machine == kElfRiscV) switch (type) {
+      case kRiscvGotHigh: return RelocationNeed::kSlot;
+      case kRiscvLowI:
+      case kRiscvLowS: return RelocationNeed::kHighPart;
+      case kRiscvNone:
+      case kRiscv32:
+      case kRiscv64:
+      case kRiscvBranch:
+      case kRiscvJal:
+      case kRiscvCall:
+      case kRiscvCallPlt:
+      case kRiscvHigh:
+      case kRiscvAdd32:
+      case kRiscvAdd64:
+      case kRiscvSub32:
+      case kRiscvSub64:
+      case kRiscvShortBranch:
+      case kRiscvShortJump:
+      case kRiscv32Pc: return RelocationNeed::kNone;
+      default: return RelocationNeed::kUnknown;
+    }
   return RelocationNeed::kUnknown;
 }
 
 void apply_relocation(const Relocation& r) {
   if (r.machine == kElfX86_64) return apply_x86(r);
   if (r.machine == kElfAArch64) return apply_arm(r);
+  if (r.machine == kElfRiscV) return apply_riscv(r);
   throw FormatError(str("[elf] got an object for machine ", r.machine));
 }
 

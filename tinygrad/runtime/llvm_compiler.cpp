@@ -102,7 +102,7 @@ class LlvmCompiler final : public Compiler {
   std::string cache_table() const override { return "compile_llvm"; }
   bool valid(std::span<const uint8_t> binary) const override {
     try {
-      ElfImage::check(binary);
+      ElfImage::check(binary, arch_);
       return true;
     } catch (const FormatError&) { return false; }
   }
