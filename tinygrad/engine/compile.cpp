@@ -209,7 +209,7 @@ class Compilation {
     return h;
   }
 
-  /// Loaded kernels run on any device of their kind that works on host memory, but otherwise on the one that loaded them.
+  /// Loaded kernels run on any device of their kind that works on host memory, otherwise on the one that loaded them.
   Hash128 loaded_key(Hash128 key) const {
     if (!device_.host_visible()) key.add(device_.name());
     return key;

@@ -367,8 +367,8 @@ void detect(Target& t) {
 
 #if defined(__riscv) && defined(__linux__)
 
-/// Returns the extensions that the kernel reports for all processors (Linux, Documentation/arch/riscv/hwprobe.rst), 0 for
-/// kernels before 6.4, which do not know the call.
+/// Returns the extensions that the kernel reports for all processors (Linux, Documentation/arch/riscv/hwprobe.rst), 0
+/// for kernels before 6.4, which do not know the call.
 uint64_t probed_extensions() {
   struct {
     int64_t key;

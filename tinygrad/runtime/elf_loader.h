@@ -56,8 +56,8 @@ struct Relocation {
 };
 
 /// The inputs of a relocation in addition to the symbol's address: the symbol's slot in the offset table, or the
-/// relocation at the symbol (an auipc), whose lower bits it gets: then `symbol` and `addend` are those of that one, or its
-/// slot, and `address` is where that one lies.
+/// relocation at the symbol (an auipc), whose lower bits it gets: then `symbol` and `addend` are those of that one, or
+/// its slot, and `address` is where that one lies.
 enum class RelocationNeed { kNone, kSlot, kHighPart, kUnknown };
 RelocationNeed relocation_need(uint16_t machine, uint32_t type);
 /// Patches the location. Throws FormatError when the value does not fit the field or the field the section.
