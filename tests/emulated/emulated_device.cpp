@@ -1,6 +1,6 @@
 /// \file Devices that run the kernels of other processors under qemu: AARCH64 and RISCV64. Code generation and engine
-/// are this process's. Kernels are loaded and run in another one, built for the processor (kernel_server.cpp), on memory
-/// that both map.
+/// are this process's. Kernels are loaded and run in another one, built for the processor (kernel_server.cpp), in
+/// memory that both map.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/mman.h>
