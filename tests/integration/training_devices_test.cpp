@@ -25,8 +25,8 @@ constexpr const char* kDevices[] = {"CL:OPENCL:lanes", "CL:OPENCL:workgroups", "
 constexpr const char* kSameOrder[] = {"CL:OPENCL:lanes"};
 
 /// A convolutional network without kinks. In one of max pooling and ReLU the least difference, as of sums in another
-/// order, now and then sends a gradient to another element. Batch normalization of few images and Adam make 1e-2 of that
-/// in ten steps, on the CPU too, with EAGER=1.
+/// order, now and then sends a gradient to another element. Batch normalization of few images and Adam make 1e-2 of
+/// that in ten steps, on the CPU too, with EAGER=1.
 struct SmoothNet {
   nn::Conv2d conv1{1, 8, 5, {.stride = 2}}, conv2{8, 16, 3, {.stride = 2}};
   nn::Linear fc{400, 10};
