@@ -6,12 +6,13 @@ TIDY = clang-tidy-19
 SOURCES = git ls-files -z -- '*.cpp' '*.h' | xargs -0 -r
 
 .PHONY: help demo deps release dev test python test-python asan ubsan tsan format check complexity bench compare env-docs
-.PHONY: fuzz clean test-backend
+.PHONY: fuzz clean test-cl test-backend
 
 help:
 	@echo "make demo    install what is missing, build, train a convnet on MNIST"
-	@echo "make test    install what is missing, build, run all tests"
+	@echo "make test    install what is missing, build, run all tests but the slow ones"
 	@echo "make test-backend DEV=NAME [BACKEND=FILE.cpp]   run all of tests/device on a device: what works, what fails, how fast it is"
+	@echo "make test-cl   run all of tests/device on OpenCL, in both forms of kernels"
 	@echo "make python  build the Python module tinygrad_cpp into .venv;   make test-python   and run its tests (numpy, pytest, hypothesis, jinja2, jsonschema from PyPI)"
 	@echo "make release|dev|asan|ubsan|tsan   build one preset into build/<preset>; the sanitizers also test"
 	@echo "make fuzz    build the fuzz targets with clang and sanitizers, run each for FUZZ_SECONDS (30)"
@@ -44,6 +45,11 @@ test: deps check
 	cmake --preset dev
 	cmake --build --preset dev --parallel $(JOBS)
 	ctest --preset dev --parallel $(JOBS)
+
+# Its cases are in ctest too, but make test runs some of them.
+test-cl: deps
+	cmake --preset dev
+	cmake --build --preset dev --parallel $(JOBS) --target test-cl
 
 # The environment sees the system's packages too, so that an installed numpy or torch is used.
 $(VENV)/bin/python:

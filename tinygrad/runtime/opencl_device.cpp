@@ -53,7 +53,7 @@ class OpenClBackend final : public Device {
   }
   using Device::load;
   std::shared_ptr<Executable> load(std::span<const uint8_t> binary, const std::string& symbol) override {
-    return load_opencl(*context_, queue_, binary, symbol);
+    return load_opencl(*context_, queue_, compiler_, binary, symbol);
   }
   Queue& queue() override { return queue_; }
   Queue& transfer_queue() override { return transfers_; }

@@ -1,9 +1,11 @@
 /// \file The parts of an OpenCL device: context, queue, compiler, loaded kernels. Included by its own sources alone.
 #pragma once
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tinygrad/runtime/compiler.h"
@@ -41,22 +43,50 @@ class OpenClQueue final : public Queue {
   cl_command_queue queue_ = nullptr;
 };
 
-/// OpenCL C to the device's own binary.
+/// A program, released when it goes out of scope.
+class OpenClProgram {
+ public:
+  OpenClProgram() = default;
+  explicit OpenClProgram(cl_program program) : program_(program) {}
+  OpenClProgram(OpenClProgram&& other) noexcept : program_(std::exchange(other.program_, nullptr)) {}
+  OpenClProgram& operator=(OpenClProgram&& other) noexcept {
+    std::swap(program_, other.program_);
+    return *this;
+  }
+  ~OpenClProgram() {
+    if (program_) opencl().ReleaseProgram(program_);
+  }
+  cl_program get() const { return program_; }
+
+ private:
+  cl_program program_ = nullptr;
+};
+
+/// OpenCL C to the device's own binary; to the source itself where the driver compiles at the launch.
 class OpenClCompiler final : public Compiler {
  public:
   explicit OpenClCompiler(const OpenClContext& context);
+  /// Returns the program of a source, the one that compile() has just built where there is one. Throws CompileError
+  /// with the driver's log.
+  OpenClProgram build(const std::string& source);
   std::vector<uint8_t> compile(const std::string& source) override;
   std::string cache_key() const override;
   std::string assembly(const std::string& source) override;
   std::string cache_table() const override { return "compile_opencl"; }
 
  private:
+  OpenClProgram build_with(const std::string& declarations, const std::string& source, const std::string& options,
+                           std::string* log);
+
   const OpenClContext& context_;
   std::string options_;
+  std::mutex mutex_;
+  std::map<std::string, OpenClProgram> built_;  // by source: not loaded yet
 };
 
-/// Loads a binary. Throws FormatError for bytes that are none of this device, or lack the kernel `symbol`.
-std::shared_ptr<Executable> load_opencl(const OpenClContext& context, OpenClQueue& queue,
+/// Loads what `compiler` has made. Throws FormatError for bytes that are none of this device, or lack the kernel
+/// `symbol`.
+std::shared_ptr<Executable> load_opencl(const OpenClContext& context, OpenClQueue& queue, OpenClCompiler& compiler,
                                         std::span<const uint8_t> binary, const std::string& symbol);
 
 /// Returns the target for what DEV says behind "CL:": a renderer, "OPENCL" or none, and how kernels run: "workgroups"

@@ -70,6 +70,7 @@ OpenClDevice describe(cl_device_id id, const std::string& platform) {
   d.name = text_of(id, CL_DEVICE_NAME);
   d.platform = platform;
   d.driver = text_of(id, CL_DRIVER_VERSION);
+  d.compiles_at_launch = platform == "Portable Computing Language";  // no query tells
   d.type = number_of<cl_device_type>(id, CL_DEVICE_TYPE);
   const std::string extensions = " " + text_of(id, CL_DEVICE_EXTENSIONS) + " ";
   d.fp16 = extensions.find(" cl_khr_fp16 ") != std::string::npos;

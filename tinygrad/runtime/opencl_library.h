@@ -41,12 +41,22 @@ struct OpenClDevice {
   std::string name, platform, driver;  ///< "pthread-skylake-avx512", "Portable Computing Language", "3.1"
   cl_device_type type = 0;
   bool fp16 = false, fp64 = false;
-  bool fma = false;              ///< of float32, in hardware
-  bool exact_division = false;   ///< can round divisions and square roots of float32 correctly
+  bool fma = false;             ///< of float32, in hardware
+  bool exact_division = false;  ///< can round divisions and square roots of float32 correctly
+  /// The driver compiles a kernel when it is launched first and keeps that in a cache of its own. Asked for binaries it
+  /// compiles kernels that no launch uses.
+  bool compiles_at_launch = false;
   int64_t units = 1, lanes = 1;  ///< compute units; float32 values of a vector
   int64_t group_threads = 1, group_limit[3] = {1, 1, 1};
   int64_t local_bytes = 0, global_bytes = 0, most_bytes = 0;  ///< memory of a group, of the device, of an allocation
 };
+/// Compiler options that leave out clang's header of all OpenCL functions, which takes much longer to read than a
+/// kernel. Clang's macros of types and constants are in another one.
+constexpr const char* kWithoutOpenClHeader = " -D_OPENCL_H_";
+/// Returns declarations of the functions that `source`, as the renderer writes it, calls: for a compiler with those
+/// options.
+std::string opencl_declarations(const std::string& source);
+
 /// Returns the devices of all platforms: GPUs first, then accelerators, then processors. Throws DeviceError when there
 /// are none.
 std::vector<OpenClDevice> opencl_devices();

@@ -8,14 +8,6 @@
 namespace tg {
 namespace {
 
-/// Releases a program when it goes out of scope.
-struct ProgramHolder {
-  cl_program program = nullptr;
-  ~ProgramHolder() {
-    if (program) opencl().ReleaseProgram(program);
-  }
-};
-
 std::string build_log(cl_program program, cl_device_id device) {
   size_t n = 0;
   if (opencl().GetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &n) != CL_SUCCESS || n == 0)
@@ -28,13 +20,10 @@ std::string build_log(cl_program program, cl_device_id device) {
 
 class OpenClExecutable final : public Executable {
  public:
-  OpenClExecutable(const OpenClContext& context, OpenClQueue& queue, cl_program program, cl_kernel kernel,
+  OpenClExecutable(const OpenClContext& context, OpenClQueue& queue, OpenClProgram program, cl_kernel kernel,
                    std::string name)
-      : context_(context), queue_(queue), program_(program), kernel_(kernel), name_(std::move(name)) {}
-  ~OpenClExecutable() override {
-    opencl().ReleaseKernel(kernel_);
-    opencl().ReleaseProgram(program_);
-  }
+      : context_(context), queue_(queue), program_(std::move(program)), kernel_(kernel), name_(std::move(name)) {}
+  ~OpenClExecutable() override { opencl().ReleaseKernel(kernel_); }
   void launch(const LaunchArgs& args) override;
 
  private:
@@ -42,7 +31,7 @@ class OpenClExecutable final : public Executable {
 
   const OpenClContext& context_;
   OpenClQueue& queue_;
-  cl_program program_;
+  OpenClProgram program_;
   cl_kernel kernel_;
   const std::string name_;
   std::mutex mutex_;  // arguments belong to the kernel until it is enqueued
@@ -92,58 +81,105 @@ OpenClCompiler::OpenClCompiler(const OpenClContext& context) : context_(context)
 
 std::string OpenClCompiler::cache_key() const {
   const OpenClDevice& d = context_.device;
-  return d.platform + ";" + d.name + ";" + d.driver + ";" + options_;
+  return str(d.platform, ";", d.name, ";", d.driver, ";", options_, d.compiles_at_launch ? ";source" : "");
+}
+
+/// Returns no program, and the driver's log, for a source that it rejects.
+OpenClProgram OpenClCompiler::build_with(const std::string& declarations, const std::string& source,
+                                         const std::string& options, std::string* log) {
+  const OpenClFunctions& cl = opencl();
+  const cl_device_id device = context_.device.id;
+  const char* texts[] = {declarations.c_str(), source.c_str()};
+  const size_t lengths[] = {declarations.size(), source.size()};
+  cl_int error = CL_SUCCESS;
+  OpenClProgram program(cl.CreateProgramWithSource(context_.context, 2, texts, lengths, &error));
+  context_.check(error, "clCreateProgramWithSource");
+  error = cl.BuildProgram(program.get(), 1, &device, options.c_str(), nullptr, nullptr);
+  if (error == CL_SUCCESS) return program;
+  *log = str(opencl_error_name(error), "\n", build_log(program.get(), device));
+  return {};
+}
+
+OpenClProgram OpenClCompiler::build(const std::string& source) {
+  {
+    std::lock_guard lock(mutex_);
+    if (auto built = built_.extract(source)) return std::move(built.mapped());
+  }
+  std::string log;
+  OpenClProgram program;
+  if (context_.device.compiles_at_launch)
+    program = build_with(opencl_declarations(source), source, options_ + kWithoutOpenClHeader, &log);
+  if (!program.get()) program = build_with("", source, options_, &log);
+  TG_CHECK(CompileError, program.get(), "[compile] ", context_.name, ", ", context_.device.name, ": ", log);
+  return program;
 }
 
 std::vector<uint8_t> OpenClCompiler::compile(const std::string& source) {
+  constexpr size_t kMostBuilt = 64;  // that nobody has loaded
+  OpenClProgram program = build(source);
+  if (context_.device.compiles_at_launch) {
+    std::lock_guard lock(mutex_);
+    if (built_.size() >= kMostBuilt) built_.clear();
+    built_.insert_or_assign(source, std::move(program));
+    return {source.begin(), source.end()};
+  }
   const OpenClFunctions& cl = opencl();
-  const cl_device_id device = context_.device.id;
-  const char* text = source.c_str();
-  const size_t length = source.size();
-  cl_int error = CL_SUCCESS;
-  ProgramHolder p;
-  p.program = cl.CreateProgramWithSource(context_.context, 1, &text, &length, &error);
-  context_.check(error, "clCreateProgramWithSource");
-  error = cl.BuildProgram(p.program, 1, &device, options_.c_str(), nullptr, nullptr);
-  TG_CHECK(CompileError, error == CL_SUCCESS, "[compile] ", context_.name, ", ", context_.device.name, ": ",
-           opencl_error_name(error), "\n", build_log(p.program, device));
   size_t bytes = 0;
-  context_.check(cl.GetProgramInfo(p.program, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, nullptr),
+  context_.check(cl.GetProgramInfo(program.get(), CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, nullptr),
                  "clGetProgramInfo");
   std::vector<uint8_t> binary(bytes);
   uint8_t* to = binary.data();
-  context_.check(cl.GetProgramInfo(p.program, CL_PROGRAM_BINARIES, sizeof to, &to, nullptr), "clGetProgramInfo");
+  context_.check(cl.GetProgramInfo(program.get(), CL_PROGRAM_BINARIES, sizeof to, &to, nullptr), "clGetProgramInfo");
   TG_CHECK(CompileError, bytes > 0, "[compile] ", context_.name, ": the driver gives no binaries");
   return binary;
 }
 
 /// Some drivers' binaries are assembly; what others have is their secret.
 std::string OpenClCompiler::assembly(const std::string& source) {
+  const OpenClDevice& d = context_.device;
+  if (d.compiles_at_launch) return str(d.platform, " compiles kernels when they are launched first");
   const std::vector<uint8_t> binary = compile_cached(source);
   const bool text = std::all_of(binary.begin(), binary.end(),
                                 [](uint8_t c) { return (c >= 32 && c < 127) || c == '\n' || c == '\t' || c == '\r'; });
   if (text) return {binary.begin(), binary.end()};
-  return str(binary.size(), " bytes in the format of ", context_.device.platform);
+  return str(binary.size(), " bytes in the format of ", d.platform);
 }
 
-std::shared_ptr<Executable> load_opencl(const OpenClContext& context, OpenClQueue& queue,
-                                        std::span<const uint8_t> binary, const std::string& symbol) {
+namespace {
+/// Returns the program in a driver's binary. Throws FormatError where it is none.
+OpenClProgram program_of_binary(const OpenClContext& context, std::span<const uint8_t> binary) {
   const OpenClFunctions& cl = opencl();
   const cl_device_id device = context.device.id;
   const size_t bytes = binary.size();
   const uint8_t* data = binary.data();
-  TG_CHECK(FormatError, bytes > 0, "[load] ", context.name, ": got no bytes for ", symbol);
   cl_int error = CL_SUCCESS, status = CL_SUCCESS;
-  ProgramHolder p;
-  p.program = cl.CreateProgramWithBinary(context.context, 1, &device, &bytes, &data, &status, &error);
+  OpenClProgram program(cl.CreateProgramWithBinary(context.context, 1, &device, &bytes, &data, &status, &error));
   if (error == CL_SUCCESS) error = status;
-  if (error == CL_SUCCESS) error = cl.BuildProgram(p.program, 1, &device, "", nullptr, nullptr);
-  TG_CHECK(FormatError, error == CL_SUCCESS, "[load] ", context.name, ": got bytes that are no program of ",
-           context.device.name, ": ", opencl_error_name(error));
-  cl_kernel kernel = cl.CreateKernel(p.program, symbol.c_str(), &error);
+  if (error == CL_SUCCESS) error = cl.BuildProgram(program.get(), 1, &device, "", nullptr, nullptr);
+  TG_CHECK(FormatError, error == CL_SUCCESS, opencl_error_name(error));
+  return program;
+}
+
+OpenClProgram program_of(const OpenClContext& context, OpenClCompiler& compiler, std::span<const uint8_t> binary) {
+  try {
+    if (context.device.compiles_at_launch) return compiler.build(std::string(binary.begin(), binary.end()));
+    return program_of_binary(context, binary);
+  } catch (const Error& e) {
+    throw FormatError(
+        str("[load] ", context.name, ": got bytes that are no program of ", context.device.name, ": ", e.what()));
+  }
+}
+}  // namespace
+
+std::shared_ptr<Executable> load_opencl(const OpenClContext& context, OpenClQueue& queue, OpenClCompiler& compiler,
+                                        std::span<const uint8_t> binary, const std::string& symbol) {
+  TG_CHECK(FormatError, !binary.empty(), "[load] ", context.name, ": got no bytes for ", symbol);
+  OpenClProgram program = program_of(context, compiler, binary);
+  cl_int error = CL_SUCCESS;
+  cl_kernel kernel = opencl().CreateKernel(program.get(), symbol.c_str(), &error);
   TG_CHECK(FormatError, error == CL_SUCCESS, "[load] ", context.name, ": got a program without a kernel ", symbol, ": ",
            opencl_error_name(error));
-  return std::make_shared<OpenClExecutable>(context, queue, std::exchange(p.program, nullptr), kernel, symbol);
+  return std::make_shared<OpenClExecutable>(context, queue, std::move(program), kernel, symbol);
 }
 
 }  // namespace tg
