@@ -13,6 +13,7 @@
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/device_registry.h"
 #include "tinygrad/runtime/interp.h"
+#include "tinygrad/target/device_traits.h"
 #include "tinygrad/uop/serialize.h"
 #include "tinygrad/uop/spec.h"
 
@@ -264,9 +265,8 @@ class SimDevice final : public Device {
  public:
   explicit SimDevice(const std::string& name)
       : Device(name, std::make_unique<LruAllocator>(std::make_unique<Memory>(), name, kMemoryBytes / 4, kMemoryBytes)) {
-    target_.device = target_.renderer = "SIM";
-    target_.arch = "sim1";
-    target_.shared_bytes = 64 << 10;
+    set_device_traits("SIM", {.row_kernels = false});  // grids: a thread computes an element
+    target_.device = target_.renderer = target_.arch = "SIM";
     target_.grid_limit[0] = INT64_MAX;
   }
   bool handles_are_addresses() const override { return false; }
