@@ -127,6 +127,7 @@ Target opencl_target(const OpenClDevice& device, const std::string& renderer, co
   t.shared_bytes = device.local_bytes;
   if (processor) {
     const Target& host = host_processor();
+    if (host.arch == "x86_64" && !groups) t.features.push_back(host.arch);  // stores may go past its caches
     t.l1_bytes = host.l1_bytes;
     t.l2_bytes = std::min(host.l2_bytes, device.local_bytes);
     t.l3_bytes = host.l3_bytes;

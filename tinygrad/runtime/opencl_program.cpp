@@ -109,7 +109,10 @@ OpenClProgram OpenClCompiler::build(const std::string& source) {
   OpenClProgram program;
   if (context_.device.compiles_at_launch)
     program = build_with(opencl_declarations(source), source, options_ + kWithoutOpenClHeader, &log);
-  if (!program.get()) program = build_with("", source, options_, &log);
+  if (!program.get()) {
+    program = build_with("", source, options_, &log);
+    if (program.get() && context_.device.compiles_at_launch) header_needed_++;
+  }
   TG_CHECK(CompileError, program.get(), "[compile] ", context_.name, ", ", context_.device.name, ": ", log);
   return program;
 }
