@@ -2,7 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <numeric>
+#include <random>
+#include <thread>
 
 #include "helpers/error_text.h"
 #include "kernels.h"
@@ -141,6 +145,28 @@ TEST_F(OpenCl, QueuesWaitForEachOther) {
   last->wait();
   if (const auto seconds = last->seconds_since(*first)) EXPECT_GE(*seconds, 0);
   device().allocator().free(block, 1 << 20);
+}
+
+/// A process may end while its last kernel is compiled.
+TEST_F(OpenCl, ExitWaitsForKernels) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  auto launch_and_exit = [&](int milliseconds) {
+    std::string lines = str("float x = ", std::random_device{}(), ", y = 0;\n");  // no cache has it
+    for (int i = 0; i < 400; i++)
+      lines += str("for (int j = 0; j < 9; j++) if (x > y) { y = x / ", i + 2, "; x += j; }\n");
+    const auto kernel = load("__kernel void f(__global float* p, const long at) {\n" + lines + "p[at] = x;\n}\n", "f");
+    void* block = device().allocator().allocate(64);
+    LaunchArgs args;
+    const int64_t offset = 0;
+    args.buffers = &block;
+    args.offsets = &offset;
+    args.nbuffers = 1;
+    kernel->launch(args);
+    device().queue().flush();
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    std::exit(0);
+  };
+  for (int milliseconds : {50, 150, 300}) EXPECT_EXIT(launch_and_exit(milliseconds), ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(OpenCl, ErrorsHaveTypes) {

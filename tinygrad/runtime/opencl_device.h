@@ -38,6 +38,8 @@ class OpenClQueue final : public Queue {
   void flush() override;
   void wait() override;
   cl_command_queue handle() const { return queue_; }
+  /// Waits for the queue when this thread ends, and so at exit().
+  void finish_with_thread() const;
 
  private:
   const OpenClContext& context_;

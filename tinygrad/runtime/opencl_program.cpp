@@ -67,6 +67,7 @@ void OpenClExecutable::launch(const LaunchArgs& args) {
   for (int i = 0; i < args.nbuffers; i++) pass(&args.buffers[i], sizeof(cl_mem));
   for (int i = 0; i < args.nbuffers; i++) pass(&args.offsets[i], sizeof(int64_t));
   for (int i = 0; i < args.nvars; i++) pass(&args.vars[i], sizeof(int64_t));
+  if (context_.device.compiles_at_launch) queue_.finish_with_thread();
   const cl_int error =
       cl.EnqueueNDRangeKernel(queue_.handle(), kernel_, 3, nullptr, global, local, 0, nullptr, nullptr);
   TG_CHECK(DeviceError, error == CL_SUCCESS, "[launch] ", context_.name, ": kernel ", name_, ", grid ", args.global[0],
