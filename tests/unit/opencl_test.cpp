@@ -147,6 +147,13 @@ TEST_F(OpenCl, QueuesWaitForEachOther) {
   device().allocator().free(block, 1 << 20);
 }
 
+TEST_F(OpenCl, ProcessorsAreNoGpus) {
+  if (!(opencl_devices().front().type & CL_DEVICE_TYPE_CPU)) GTEST_SKIP() << "there is a GPU";
+  try {
+    EXPECT_NE(Device::canonical("GPU"), "CL");
+  } catch (const DeviceError& e) { EXPECT_THAT(e.what(), HasSubstr("is a processor, CL names it")); }
+}
+
 /// A process may end while its last kernel is compiled.
 TEST_F(OpenCl, ExitWaitsForKernels) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -96,6 +96,11 @@ std::string describe_opencl() {
     text += str(text.empty() ? "" : "; ", d.name, " (", d.platform, ", ", d.driver, ")");
   return text;
 }
+/// Only what is not named is chosen carefully: CL names any device.
+std::string why_no_gpu() {
+  const OpenClDevice first = opencl_devices().front();  // GPUs come first
+  return first.type & CL_DEVICE_TYPE_CPU ? first.name + " is a processor, CL names it" : "";
+}
 }  // namespace
 
 OpenClContext::OpenClContext(OpenClDevice d, std::string device_name)
@@ -147,7 +152,8 @@ DeviceKind opencl_kind() {
           .install = "apt install ocl-icd-libopencl1 and a driver: pocl-opencl-icd runs on any processor",
           .aliases = {"OPENCL"},
           .order = 130,
-          .gpu = true};
+          .gpu = true,
+          .no_gpu = why_no_gpu};
 }
 
 }  // namespace tg
