@@ -63,6 +63,9 @@ constexpr const char* kOpenClHead = R"(#pragma OPENCL FP_CONTRACT OFF
 #ifdef cl_khr_fp16
 #pragma OPENCL EXTENSION cl_khr_fp16 : enable
 #endif
+#ifndef __has_builtin
+#define __has_builtin(x) 0
+#endif
 
 )";
 
@@ -148,6 +151,36 @@ TEST(Dialects, OpenClLanes) {
   }
 }
 )");
+}
+
+/// Lanes of vectors that are not all wanted: an instruction where the driver compiles for AVX-512, else a look at all.
+TEST(Dialects, OpenClMaskedLanes) {
+  const std::vector<Opt> opts = {{OptOp::kPadTo, 1, 16}, {OptOp::kVector, 1, 8}};
+  const std::string text =
+      source(reduce_rows(3, 10, Ops::MAX), opencl_lanes(), opts) + source(elementwise(3, 10), opencl_lanes(), opts);
+  for (const char* part :
+       {"static inline float8 load_masked_global_f32x8(__global const float* p, int8 m, float8 r) {\n"
+        "#if defined(__AVX512DQ__) && defined(__AVX512VL__)\n"
+        "  return as_float8(__builtin_ia32_loaddqusi256_mask((const int8*)(ulong)p, as_int8(r), "
+        "__builtin_ia32_cvtd2mask256(m)));\n"
+        "#else\n  if (all_i32x8(m)) {\n    return vload8(0, p);\n  }\n  if (m.s0) r.s0 = p[0];\n",
+        "  __builtin_ia32_storedqusi256_mask((int8*)(ulong)p, as_int8(v), __builtin_ia32_cvtd2mask256(m));\n"
+        "#else\n  if (all_i32x8(m)) {\n    vstore8(v, 0, p);\n    return;\n  }\n  if (m.s0) p[0] = v.s0;\n"})
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+/// A result larger than the caches goes past them and the next row is fetched, as on the CPU; in a grid neither.
+TEST(Dialects, OpenClCacheHints) {
+  Target lanes = opencl_lanes(64);
+  lanes.features.emplace_back("x86_64");
+  const std::string text = to_program(*softmax(4096, 4096), *make_renderer(lanes), CodegenOptions())->source;
+  for (const char* part :
+       {"  if (whole) __builtin_nontemporal_store(v, (__global float16*)p);\n  else\n#endif\n"
+        "  vstore16(v, 0, p);\n",
+        ", !((unsigned long)data0 % 64), ", "  __builtin_prefetch((const void*)p);\n", "fetch_line((ulong)(data1 + "})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  const std::string grid = to_program(*softmax(4096, 4096), *make_renderer(opencl_groups()), CodegenOptions())->source;
+  EXPECT_EQ(grid.find("__builtin"), std::string::npos) << grid;
 }
 
 TEST(Dialects, TypesAreThoseOfTheDevice) {

@@ -2,17 +2,24 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <numeric>
+#include <random>
+#include <thread>
 
 #include "helpers/error_text.h"
+#include "kernels.h"
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/error.h"
+#include "tinygrad/render/renderers.h"
+#include "tinygrad/runtime/cpu_detect.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/runtime/opencl_device.h"
 
 namespace tg {
 namespace {
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(OpenClLibrary, SaysWhatIsMissing) {
   EXPECT_THAT(test::error_text<DeviceError>([] { open_opencl("libNoOpenCL.so.1"); }),
@@ -47,6 +54,7 @@ TEST(OpenClTarget, ProcessorsHaveLanesAndGpusGroups) {
   EXPECT_EQ(gpu.group_threads, 512);
   EXPECT_EQ(gpu.shared_bytes, 32 << 10);
   EXPECT_FALSE(gpu.has("fp16"));
+  EXPECT_EQ(processor.has("x86_64"), host_processor().arch == "x86_64");
   EXPECT_TRUE(opencl_target(described(CL_DEVICE_TYPE_CPU), "", "workgroups").has("workgroups"));
   EXPECT_FALSE(opencl_target(described(CL_DEVICE_TYPE_GPU), "", "lanes").has("workgroups"));
   EXPECT_NE(processor.key(), opencl_target(described(CL_DEVICE_TYPE_CPU), "", "workgroups").key());
@@ -59,7 +67,7 @@ TEST(OpenClTarget, SaysWhatDevCanName) {
               HasSubstr("got CL:OPENCL:sm_90, expected workgroups or lanes"));
 }
 
-class OpenCl : public testing::Test {
+class OpenCl : public ::testing::Test {
  protected:
   void SetUp() override {
     try {
@@ -139,6 +147,35 @@ TEST_F(OpenCl, QueuesWaitForEachOther) {
   device().allocator().free(block, 1 << 20);
 }
 
+TEST_F(OpenCl, ProcessorsAreNoGpus) {
+  if (!(opencl_devices().front().type & CL_DEVICE_TYPE_CPU)) GTEST_SKIP() << "there is a GPU";
+  try {
+    EXPECT_NE(Device::canonical("GPU"), "CL");
+  } catch (const DeviceError& e) { EXPECT_THAT(e.what(), HasSubstr("is a processor, CL names it")); }
+}
+
+/// A process may end while its last kernel is compiled.
+TEST_F(OpenCl, ExitWaitsForKernels) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  auto launch_and_exit = [&](int milliseconds) {
+    std::string lines = str("float x = ", std::random_device{}(), ", y = 0;\n");  // no cache has it
+    for (int i = 0; i < 400; i++)
+      lines += str("for (int j = 0; j < 9; j++) if (x > y) { y = x / ", i + 2, "; x += j; }\n");
+    const auto kernel = load("__kernel void f(__global float* p, const long at) {\n" + lines + "p[at] = x;\n}\n", "f");
+    void* block = device().allocator().allocate(64);
+    LaunchArgs args;
+    const int64_t offset = 0;
+    args.buffers = &block;
+    args.offsets = &offset;
+    args.nbuffers = 1;
+    kernel->launch(args);
+    device().queue().flush();
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    std::exit(0);
+  };
+  for (int milliseconds : {50, 150, 300}) EXPECT_EXIT(launch_and_exit(milliseconds), ::testing::ExitedWithCode(0), "");
+}
+
 TEST_F(OpenCl, ErrorsHaveTypes) {
   Compiler& compiler = device().compiler();
   EXPECT_THAT(test::error_text<CompileError>([&] { compiler.compile("__kernel void f() { nonsense; }"); }),
@@ -161,6 +198,24 @@ TEST_F(OpenCl, GroupsBeyondTheLimitsAreRefused) {
   args.local[1] = int64_t{1} << 40;
   EXPECT_THAT(test::error_text<DeviceError>([&] { kernel->launch(args); }),
               HasSubstr("kernel add_one has 1099511627776 threads along dimension 1 of a group, at most"));
+}
+
+/// What kernels call is declared in front of them, in both forms; sources of others get clang's header.
+TEST_F(OpenCl, KernelsNeedNoHeader) {
+  auto& compiler = dynamic_cast<OpenClCompiler&>(device().compiler());
+  const int64_t before = compiler.header_needed();
+  const auto kernels = testing::all_kernels();
+  for (const char* dev : {"CL:OPENCL:lanes", "CL:OPENCL:workgroups"}) {
+    const Context form{{"DEV", dev}};
+    const auto renderer = make_renderer(device().target());
+    for (size_t i = 0; i < kernels.size(); i += 7) {
+      const auto program = to_program(*kernels[i].second(), *renderer, CodegenOptions());
+      compiler.compile(program->source);
+      EXPECT_EQ(compiler.header_needed(), before) << kernels[i].first << "\n" << program->source;
+    }
+  }
+  compiler.compile("__kernel void f(__global float* p) { p[0] = tgamma(p[1]); }");
+  EXPECT_LE(compiler.header_needed(), before + 1);
 }
 
 TEST_F(OpenCl, BinariesAreCached) {

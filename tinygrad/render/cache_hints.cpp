@@ -84,7 +84,8 @@ void CacheHints::collect(std::vector<Access>* loads, std::vector<Access>* stores
 /// True for a store of whole lines into memory that nobody reads and that no cache holds.
 bool CacheHints::fills_lines(const Access& s, const std::vector<Access>& stores) const {
   const int64_t lanes = s.memory.lanes, bytes = lanes * s.bytes;
-  if (target_.arch != "x86_64" || read_[static_cast<size_t>(s.slot)] || s.op.nsrc() > 2) return false;
+  const bool has_such_stores = target_.arch == "x86_64" || target_.has("x86_64");
+  if (!has_such_stores || read_[static_cast<size_t>(s.slot)] || s.op.nsrc() > 2) return false;
   if (s.memory.size * s.bytes <= target_.l3_bytes || bytes < 16 || kLine % bytes || !s.index.is_multiple_of(lanes))
     return false;
   if (bytes == kLine) return true;

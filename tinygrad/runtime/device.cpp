@@ -70,10 +70,12 @@ DeviceInfo describe(const Kinds::Entry& entry) {
 std::string first_gpu() {
   std::string reasons;
   for (const Kinds::Entry* e : kinds().all()) {
-    if (e->value.alias || !e->value.kind->gpu) continue;
+    const DeviceKind& kind = *e->value.kind;
+    if (e->value.alias || !kind.gpu) continue;
     const DeviceInfo info = describe(*e);
-    if (info.available) return e->name;
-    reasons += (reasons.empty() ? "" : "; ") + e->name + ": " + info.note;
+    const std::string why_not = !info.available ? info.note : kind.no_gpu ? kind.no_gpu() : "";
+    if (why_not.empty()) return e->name;
+    reasons += (reasons.empty() ? "" : "; ") + e->name + ": " + why_not;
   }
   throw DeviceError("[device] found no GPU (" + reasons + ")");
 }

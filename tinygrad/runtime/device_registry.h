@@ -26,7 +26,10 @@ struct DeviceKind {
   /// Place in lists, and among those that "GPU" may mean. CPU has 0, GPUs of the library 100 to 199, storage and
   /// devices for tests 900 and more.
   int order = 500;
-  bool gpu = false;         ///< "GPU" names the first such kind that is available
+  bool gpu = false;  ///< "GPU" names the first such kind that is available
+  /// Returns why "GPU" does not mean what was found, as a processor that a GPU's language is compiled for; empty text
+  /// when it does. Empty: it always does.
+  std::function<std::string()> no_gpu{};
   bool takes_path = false;  ///< a path follows the colon, not an index
 };
 

@@ -96,6 +96,11 @@ std::string describe_opencl() {
     text += str(text.empty() ? "" : "; ", d.name, " (", d.platform, ", ", d.driver, ")");
   return text;
 }
+/// Only what is not named is chosen carefully: CL names any device.
+std::string why_no_gpu() {
+  const OpenClDevice first = opencl_devices().front();  // GPUs come first
+  return first.type & CL_DEVICE_TYPE_CPU ? first.name + " is a processor, CL names it" : "";
+}
 }  // namespace
 
 OpenClContext::OpenClContext(OpenClDevice d, std::string device_name)
@@ -127,6 +132,7 @@ Target opencl_target(const OpenClDevice& device, const std::string& renderer, co
   t.shared_bytes = device.local_bytes;
   if (processor) {
     const Target& host = host_processor();
+    if (host.arch == "x86_64" && !groups) t.features.push_back(host.arch);  // stores may go past its caches
     t.l1_bytes = host.l1_bytes;
     t.l2_bytes = std::min(host.l2_bytes, device.local_bytes);
     t.l3_bytes = host.l3_bytes;
@@ -146,7 +152,8 @@ DeviceKind opencl_kind() {
           .install = "apt install ocl-icd-libopencl1 and a driver: pocl-opencl-icd runs on any processor",
           .aliases = {"OPENCL"},
           .order = 130,
-          .gpu = true};
+          .gpu = true,
+          .no_gpu = why_no_gpu};
 }
 
 }  // namespace tg

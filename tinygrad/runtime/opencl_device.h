@@ -1,5 +1,6 @@
 /// \file The parts of an OpenCL device: context, queue, compiler, loaded kernels. Included by its own sources alone.
 #pragma once
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -37,6 +38,8 @@ class OpenClQueue final : public Queue {
   void flush() override;
   void wait() override;
   cl_command_queue handle() const { return queue_; }
+  /// Waits for the queue when this thread ends, and so at exit().
+  void finish_with_thread() const;
 
  private:
   const OpenClContext& context_;
@@ -73,6 +76,8 @@ class OpenClCompiler final : public Compiler {
   std::string cache_key() const override;
   std::string assembly(const std::string& source) override;
   std::string cache_table() const override { return "compile_opencl"; }
+  /// Returns how many sources were compiled with clang's header because opencl_declarations() lacked what they call.
+  int64_t header_needed() const { return header_needed_; }
 
  private:
   OpenClProgram build_with(const std::string& declarations, const std::string& source, const std::string& options,
@@ -82,6 +87,7 @@ class OpenClCompiler final : public Compiler {
   std::string options_;
   std::mutex mutex_;
   std::map<std::string, OpenClProgram> built_;  // by source: not loaded yet
+  std::atomic<int64_t> header_needed_ = 0;
 };
 
 /// Loads what `compiler` has made. Throws FormatError for bytes that are none of this device, or lack the kernel

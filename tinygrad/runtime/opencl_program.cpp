@@ -67,6 +67,7 @@ void OpenClExecutable::launch(const LaunchArgs& args) {
   for (int i = 0; i < args.nbuffers; i++) pass(&args.buffers[i], sizeof(cl_mem));
   for (int i = 0; i < args.nbuffers; i++) pass(&args.offsets[i], sizeof(int64_t));
   for (int i = 0; i < args.nvars; i++) pass(&args.vars[i], sizeof(int64_t));
+  if (context_.device.compiles_at_launch) queue_.finish_with_thread();
   const cl_int error =
       cl.EnqueueNDRangeKernel(queue_.handle(), kernel_, 3, nullptr, global, local, 0, nullptr, nullptr);
   TG_CHECK(DeviceError, error == CL_SUCCESS, "[launch] ", context_.name, ": kernel ", name_, ", grid ", args.global[0],
@@ -109,7 +110,10 @@ OpenClProgram OpenClCompiler::build(const std::string& source) {
   OpenClProgram program;
   if (context_.device.compiles_at_launch)
     program = build_with(opencl_declarations(source), source, options_ + kWithoutOpenClHeader, &log);
-  if (!program.get()) program = build_with("", source, options_, &log);
+  if (!program.get()) {
+    program = build_with("", source, options_, &log);
+    if (program.get() && context_.device.compiles_at_launch) header_needed_++;
+  }
   TG_CHECK(CompileError, program.get(), "[compile] ", context_.name, ", ", context_.device.name, ": ", log);
   return program;
 }

@@ -1,6 +1,7 @@
 /// \file OpenCL: command queues and their events.
 #include <optional>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/runtime/opencl_device.h"
 
 namespace tg {
@@ -33,7 +34,25 @@ class OpenClEvent final : public Event {
 };
 
 cl_mem memory(MemoryPlace place) { return static_cast<cl_mem>(place.block); }
+
+/// Waits for the queues that a thread has launched kernels in when it ends. At exit() that is before anything is torn
+/// down: a driver that compiles a launched kernel in a thread of its own would crash without its compiler.
+class FinishWithThread {
+ public:
+  ~FinishWithThread() {
+    for (cl_command_queue queue : queues_) opencl().Finish(queue);
+  }
+  void add(cl_command_queue queue) { add_once(queues_, queue); }
+
+ private:
+  std::vector<cl_command_queue> queues_;
+};
 }  // namespace
+
+void OpenClQueue::finish_with_thread() const {
+  static thread_local FinishWithThread finish;
+  finish.add(queue_);
+}
 
 OpenClQueue::OpenClQueue(const OpenClContext& context) : context_(context) {
   cl_int error = CL_SUCCESS;

@@ -578,7 +578,7 @@ std::string CStyleWriter::write() {
   declare_buffers();
   for (const Inst& in : view_.insts()) instruction(in);
   TG_ASSERT(loops_.empty(), "a loop without END: ", loops_.back());
-  // Other threads see the stored values before they are told that the kernel has ended.
+  // Other threads see the stored values before they are told that the kernel has ended. Drivers see to that themselves.
   if (style_.host_entry && accesses_.hints.any_nontemporal()) line("__builtin_ia32_sfence();");
 
   auto add = [](std::string& list, const std::string& item) { list += (list.empty() ? "" : ", ") + item; };

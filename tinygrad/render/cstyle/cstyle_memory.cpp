@@ -72,7 +72,7 @@ CStyleWriter::Expr CStyleWriter::vector_load(const MemAccess& a, DType d, const 
     if (a.stride == 1) return call(memory_helper("load", d, "", a, true), {&at, gate, alt});
     return call(memory_helper("load", d, "strided", a, true), {&at, &stride, gate, alt});
   }
-  if (ahead) line("__builtin_prefetch(" + wrap(at, kAdd) + " + " + std::to_string(ahead) + ");");
+  if (ahead) prefetch_ahead(at, ahead);
   if (a.stride == 1) return join(read_vector(d, n, at, space(a)), kUnary, {&at});
   if (a.stride == 0) return splat(join(storage(a, d) + "[" + index.text + "]", kPostfix, {&index}), d, n, 0);
   if (a.stride == -1) {
@@ -109,12 +109,23 @@ void CStyleWriter::load(UOp u) {
       e = from_memory(join(storage(a, m) + "[" + index.text + "]", kPostfix, {&index}), d, 1);
       if (lanes > 1) e = splat(e, d, lanes, 1);
     } else {
-      e = from_memory(vector_load(a, m, nullptr, nullptr, style_.host_entry ? accesses_.hints.prefetch_distance(u) : 0),
+      e = from_memory(vector_load(a, m, nullptr, nullptr, kernel_of_host() ? accesses_.hints.prefetch_distance(u) : 0),
                       d, lanes);
     }
     if (gated) e = choose(value(u.src(2), 1), e, value(u.src(1), lanes, 1));
   }
   define(u, false, std::move(e), lanes == 1 ? scalar(d) : d.is_bool() ? mask(1, lanes) : vector(d, lanes), "val", true);
+}
+
+/// Fetches what is `ahead` elements behind an address.
+void CStyleWriter::prefetch_ahead(const Expr& at, int64_t ahead) {
+  const std::string place = wrap(at, kAdd) + " + " + std::to_string(ahead);
+  if (style_.host_entry) return line("__builtin_prefetch(" + place + ");");
+  const std::string name = "fetch_line";  // OpenCL's own prefetch does nothing on processors
+  if (helper(name))
+    helper_text("void " + name + "(ulong p)",
+                "#if __has_builtin(__builtin_prefetch)\n  __builtin_prefetch((const void*)p);\n#endif\n");
+  line(name + "((ulong)(" + place + "));");
 }
 
 void CStyleWriter::prefetch(UOp u) {
@@ -165,17 +176,18 @@ void CStyleWriter::store(UOp u) {
     const Expr index = value(a.index, 1);
     return line(before + name + "[" + index.text + "] = " + v.text + ";");
   }
-  if (style_.host_entry && accesses_.hints.is_nontemporal(u)) return nontemporal_store(a, m, to_memory(v, d, n));
+  if (kernel_of_host() && accesses_.hints.is_nontemporal(u)) return nontemporal_store(a, m, to_memory(v, d, n));
   vector_store(a, m, to_memory(v, d, n), vector_gate ? &gate : nullptr, before);
 }
 
 /// Stores past the caches, which only whole lines can; views may begin anywhere.
 void CStyleWriter::nontemporal_store(const MemAccess& a, DType d, const Expr& v) {
-  const std::string name = "store_past_caches_" + tag(d, a.lanes), t = vector(d, a.lanes), u = unaligned(d, a.lanes);
+  const std::string name = "store_past_caches_" + tag(d, a.lanes), t = vector(d, a.lanes), where = space(a);
+  const std::string plain = write_vector(d, a.lanes, {"p", kPostfix, true, {}}, where, "v");
   if (helper(name))
-    helper_text("void " + name + "(" + scalar(d) + "* p, int whole, " + t + " v)",
-                str("#if __has_builtin(__builtin_nontemporal_store)\n  if (whole) __builtin_nontemporal_store(v, (", t,
-                    "*)p);\n  else\n#endif\n  *(", u, "*)p = v;\n"));
+    helper_text("void " + name + "(" + where + scalar(d) + "* p, int whole, " + t + " v)",
+                str("#if __has_builtin(__builtin_nontemporal_store)\n  if (whole) __builtin_nontemporal_store(v, (",
+                    where, t, "*)p);\n  else\n#endif\n  ", plain, ";\n"));
   const Expr at = address(a, d, lane0(a.index));
   const std::string base = storage_[static_cast<size_t>(view_.position(a.base))];
   line(name + "(" + at.text + ", !((unsigned long)" + base + " % " + std::to_string(CacheHints::kLine) + "), " +
@@ -240,26 +252,39 @@ std::string CStyleWriter::shuffle_helper(DType d, int lanes, int64_t stride, con
   return name;
 }
 
+/// Masked loads and stores as AVX-512 has them. Where the language tells processors apart, `p` is a pointer to plain
+/// memory; in OpenCL C only the compiler knows the processor, and its memory has one address space.
+std::string CStyleWriter::masked_avx512(DType d, int lanes, bool store) {
+  const int item = d.itemsize(), bits = item * lanes * 8;
+  const int which = item == 1 ? 0 : item == 2 ? 1 : item == 4 ? 2 : 3;
+  constexpr const char* kKind[] = {"qi", "hi", "si", "di"};
+  const bool opencl = style_.vectors == VectorSyntax::kOpenCl;
+  const DType word = mask_type(item);
+  const std::string all = vector(word, lanes);
+  const std::string builtin = str("__builtin_ia32_", store ? "store" : "load", "dqu", kKind[which], bits, "_mask");
+  const Expr value{store ? "v" : "r", kPostfix, true, {}};
+  const std::string call =
+      str(builtin, "((", store ? "" : "const ", all, "*)", opencl ? "(ulong)" : "", "p, ",
+          reinterpreted(value, word, lanes).text, ", __builtin_ia32_cvt", "bwdq"[which], "2mask", bits, "(m))");
+  const std::string head = opencl
+                               ? str("#if defined(__AVX512", item < 4 ? "BW" : "DQ", "__) && defined(__AVX512VL__)\n")
+                               : "#if __has_builtin(" + builtin + ")\n";
+  return head + "  " + (store ? call : "return " + reinterpreted({call, kPostfix, false, {}}, d, lanes).text) +
+         ";\n#else\n";
+}
+
 /// Masked loads and stores as AVX-512 and AVX2 have them; empty where the target has none. The generic text stands
 /// behind.
 std::string CStyleWriter::masked_words(DType d, int lanes, bool store) {
   const int item = d.itemsize(), bytes = item * lanes;
   if (bytes != 16 && bytes != 32 && bytes != 64) return "";
+  if (style_.vectors == VectorSyntax::kOpenCl) return kernel_of_host() ? masked_avx512(d, lanes, store) : "";
+  if (target_.has("avx512f") && target_.has(item < 4 ? "avx512bw" : "avx512dq") &&
+      (bytes == 64 || target_.has("avx512vl")))
+    return masked_avx512(d, lanes, store);
+  if (!target_.has("avx2") || item < 4) return "";
   const DType word = mask_type(item);
   const std::string all = vector(word, lanes);
-  if (target_.has("avx512f") && target_.has(item < 4 ? "avx512bw" : "avx512dq") &&
-      (bytes == 64 || target_.has("avx512vl"))) {
-    const int which = item == 1 ? 0 : item == 2 ? 1 : item == 4 ? 2 : 3;
-    constexpr const char* kKind[] = {"qi", "hi", "si", "di"};
-    const std::string builtin =
-        str("__builtin_ia32_", store ? "store" : "load", "dqu", kKind[which], bytes * 8, "_mask");
-    const std::string bits = str("__builtin_ia32_cvt", "bwdq"[which], "2mask", bytes * 8, "(m)");
-    const std::string call = builtin + "((" + (store ? "" : "const ") + all + "*)p, (" + all + ")" +
-                             (store ? "v" : "r") + ", " + bits + ");\n";
-    return "#if __has_builtin(" + builtin + ")\n  " + (store ? "" : "return (" + vector(d, lanes) + ")") + call +
-           "#else\n";
-  }
-  if (!target_.has("avx2") || item < 4) return "";
   const int chunk = std::min(bytes, 32) / item;
   const std::string builtin =
       str("__builtin_ia32_mask", store ? "store" : "load", item == 4 ? "d" : "q", bytes == 16 ? "" : "256");
@@ -312,8 +337,17 @@ std::string CStyleWriter::memory_helper(const char* verb, DType d, const char* f
     return (masked ? "if (" + lane("m") + ") " : "") +
            (store ? element + " = " + lane("v") : lane("r") + " = " + element) + ";\n";
   };
-  const std::string fast = masked && !strided && !indexed ? masked_words(d, lanes, store) : "";
-  std::string body = fast + (store || masked ? "" : "  " + t + " r;\n");
+  const bool beside = masked && !strided && !indexed;
+  const std::string every = beside && !loop ? reduce_helper(Ops::AND, mask_type(d.itemsize()), lanes) : "";
+  const std::string fast = beside ? masked_words(d, lanes, store) : "";
+  std::string body = fast;
+  if (!every.empty()) {  // mostly all lanes are wanted
+    const Expr p{"p", kPostfix, true, {}};
+    body += "  if (" + every + "(m)) {\n    ";
+    body += store ? write_vector(d, lanes, p, where, "v") + ";\n    return;\n  }\n"
+                  : "return " + read_vector(d, lanes, p, where) + ";\n  }\n";
+  }
+  if (!store && !masked) body += "  " + t + " r;\n";
   if (loop) body += str("  for (int i = 0; i < ", lanes, "; i++) ", one(0));
   else
     for (int i = 0; i < lanes; i++) body += "  " + one(i);

@@ -107,8 +107,14 @@ class CStyleWriter {
   std::string picked(DType d, int lanes, const std::vector<std::pair<std::string, int>>& from);
   std::string reverse_helper(DType d, int lanes);
   std::string memory_helper(const char* verb, DType d, const char* form, const MemAccess& a, bool masked);
+  std::string masked_avx512(DType d, int lanes, bool store);
   std::string masked_words(DType d, int lanes, bool store);
   std::string combine(Ops op, DType d, const std::string& a, const std::string& b, int lanes);
+
+  /// Whether a thread runs an iteration of the outermost loop, with vectors.
+  bool kernel_of_host() const {
+    return style_.host_entry || (!style_.thread_index.empty() && !target_.has("workgroups"));
+  }
 
   // instructions
   void count_uses();
@@ -130,6 +136,7 @@ class CStyleWriter {
   void load(UOp u);
   void store(UOp u);
   void prefetch(UOp u);
+  void prefetch_ahead(const Expr& at, int64_t ahead);
   void nontemporal_store(const MemAccess& a, DType d, const Expr& v);
   bool in_register(UOp buffer) const;
   std::string storage(const MemAccess& a, DType d);

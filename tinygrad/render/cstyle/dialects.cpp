@@ -63,7 +63,8 @@ constexpr CStyle make_opencl() {
   s.prologue =
       "#pragma OPENCL FP_CONTRACT OFF\n"
       "#ifdef cl_khr_fp64\n#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n#endif\n"
-      "#ifdef cl_khr_fp16\n#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n#endif\n\n";
+      "#ifdef cl_khr_fp16\n#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n#endif\n"
+      "#ifndef __has_builtin\n#define __has_builtin(x) 0\n#endif\n\n";
   s.function = "__kernel __attribute__((reqd_work_group_size($x, $y, $z))) void ";
   s.helper = "static inline ";
   s.pointer = "__global ";
