@@ -10,6 +10,7 @@
 #include "tinygrad/nn/optim.h"
 #include "tinygrad/nn/state.h"
 #include "tinygrad/runtime/amdgpu_compiler.h"
+#include "tinygrad/runtime/host_compilers.h"
 #include "tinygrad/runtime/nvrtc_compiler.h"
 #include "tinygrad/tensor/tensor.h"
 
@@ -76,13 +77,7 @@ struct Language {
   const char* name;
   std::string (*missing)();
 };
-std::string amdgpu_missing() {
-  try {
-    make_amdgpu_compiler(amdgpu_target(""))->compile("");
-    return "";
-  } catch (const CompileError& e) { return e.what(); }
-}
-constexpr Language kCuda{"CUDA", nvrtc_missing}, kHip{"HIP", amdgpu_missing};
+constexpr Language kCuda{"CUDA", nvrtc_missing}, kPtx{"PTX", llvm_plugin_missing}, kHip{"HIP", amdgpu_missing};
 struct Processor {
   Language language;
   const char* arch;
@@ -98,13 +93,17 @@ TEST_P(GpuCompile, AllKernels) {
   graph.run();
   EXPECT_GT(GlobalCounters::compiled + GlobalCounters::disk_hits, before);
 }
-INSTANTIATE_TEST_SUITE_P(
-    Offline, GpuCompile,
-    testing::Combine(testing::ValuesIn(kGraphs),
-                     testing::Values(Processor{kCuda, "sm_75"}, Processor{kCuda, "sm_90"}, Processor{kCuda, "sm_120"},
-                                     Processor{kHip, "gfx90a"}, Processor{kHip, "gfx942"}, Processor{kHip, "gfx1100"},
-                                     Processor{kHip, "gfx1201"})),
-    [](const auto& info) { return str(std::get<0>(info.param).name, "_", std::get<1>(info.param).arch); });
+INSTANTIATE_TEST_SUITE_P(Offline, GpuCompile,
+                         testing::Combine(testing::ValuesIn(kGraphs),
+                                          testing::Values(Processor{kCuda, "sm_75"}, Processor{kCuda, "sm_90"},
+                                                          Processor{kCuda, "sm_120"}, Processor{kPtx, "sm_75"},
+                                                          Processor{kPtx, "sm_90"}, Processor{kHip, "gfx90a"},
+                                                          Processor{kHip, "gfx942"}, Processor{kHip, "gfx1100"},
+                                                          Processor{kHip, "gfx1201"})),
+                         [](const auto& info) {
+                           return str(std::get<0>(info.param).name, "_", std::get<1>(info.param).language.name, "_",
+                                      std::get<1>(info.param).arch);
+                         });
 
 TEST(GpuCompile, SaysWhatIsNoArchitecture) {
   EXPECT_THROW(cuda_target("gfx942"), ValueError);

@@ -8,6 +8,7 @@
 #include "tinygrad/render/cstyle/cstyle.h"
 #include "tinygrad/render/listing.h"
 #include "tinygrad/render/llvmir/llvmir.h"
+#include "tinygrad/render/llvmir/ptx.h"
 
 namespace tg {
 namespace {
@@ -26,6 +27,7 @@ void register_builtin_renderers() {
   register_renderer("INTERP", make<ListingRenderer>);
   register_renderer("OPENCL", grid(opencl_style()));
   register_renderer("CUDA", grid(cuda_style()));
+  register_renderer("PTX", make<PtxRenderer>);
   register_renderer("HIP", grid(hip_style()));
   register_renderer("METAL", grid(metal_style()));
 }

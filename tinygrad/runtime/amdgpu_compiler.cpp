@@ -9,7 +9,8 @@ namespace {
 
 class AmdgpuCompiler final : public Compiler {
  public:
-  explicit AmdgpuCompiler(const Target& target)
+  /// `objects`: linked code objects, else assembly.
+  AmdgpuCompiler(const Target& target, bool objects)
       : options_{"-x",
                  "hip",
                  "--offload-arch=" + target.arch,
@@ -21,15 +22,19 @@ class AmdgpuCompiler final : public Compiler {
                  "-O3",
                  "-ffp-contract=off",
                  "-fno-math-errno",
-                 "-w",
-                 "-S"} {}
+                 "-w"},
+        objects_(objects) {}
   std::vector<uint8_t> compile(const std::string& source) override {
-    const std::string text = run_clang(options_, source);
-    return {text.begin(), text.end()};
+    const std::string out = objects_ ? run_clang(options_, source) : assembly(source);
+    return {out.begin(), out.end()};
   }
-  std::string assembly(const std::string& source) override { return run_clang(options_, source); }
+  std::string assembly(const std::string& source) override {
+    std::vector<std::string> options = options_;
+    options.emplace_back("-S");
+    return run_clang(options, source);
+  }
   std::string cache_key() const override {
-    std::string key = "amdgpu " + clang_path();
+    std::string key = (objects_ ? "amdgpu object " : "amdgpu ") + clang_path();
     for (const std::string& o : options_) key += " " + o;
     return key;
   }
@@ -37,11 +42,23 @@ class AmdgpuCompiler final : public Compiler {
 
  private:
   std::vector<std::string> options_;
+  const bool objects_;
 };
 }  // namespace
 
 std::unique_ptr<Compiler> make_amdgpu_compiler(const Target& target) {
-  return std::make_unique<AmdgpuCompiler>(target);
+  return std::make_unique<AmdgpuCompiler>(target, /*objects=*/false);
+}
+
+std::unique_ptr<Compiler> make_amdgpu_object_compiler(const Target& target) {
+  return std::make_unique<AmdgpuCompiler>(target, /*objects=*/true);
+}
+
+std::string amdgpu_missing() {
+  try {
+    make_amdgpu_compiler(amdgpu_target(""))->compile("");
+    return "";
+  } catch (const CompileError& e) { return e.what(); }
 }
 
 Target amdgpu_target(const std::string& arch) {

@@ -140,6 +140,7 @@ void Buffer::copy_from(Buffer& source) {
   if (device_ == source.device_) return copy_within(to, from);
   if (void* host = source.data()) return device_->transfers().copy_in(to, host, n);
   if (device_->host_visible() && device_->computes()) return source.device_->transfers().copy_out(data(), from, n);
+  if (device_->reaches(*source.device_)) return device_->transfers().copy_from(to, *source.device_, from, n);
   constexpr size_t kPiece = size_t{16} << 20;
   std::vector<std::byte> staging(std::min(n, kPiece));
   for (size_t at = 0; at < n; at += kPiece) {

@@ -18,8 +18,8 @@ DeviceKind absent(const char* name, const char* runtime, int order, std::vector<
 
 void register_builtin_devices() {
   register_device(cpu_kind());
-  register_device(absent("CUDA", "CUDA", 100, {"NV"}));
-  register_device(absent("AMD", "AMD", 110, {"HIP"}));
+  register_device(cuda_kind());
+  register_device(amd_kind());
   register_device(absent("METAL", "Metal", 120, {}));
   register_device(opencl_kind());
   register_device(null_kind());

@@ -10,6 +10,8 @@ DeviceKind null_kind();
 DeviceKind interp_kind();
 DeviceKind disk_kind();
 DeviceKind opencl_kind();
+DeviceKind cuda_kind();
+DeviceKind amd_kind();
 
 /// Registers the devices of the library. Called once, before the registry is used.
 void register_builtin_devices();

@@ -110,6 +110,10 @@ std::shared_ptr<Executable> Device::load(const std::shared_ptr<const Program>& p
   return load(program->binary, program->name);
 }
 
+void Device::copy_from(MemoryPlace, Device& source, MemoryPlace, size_t) {
+  throw DeviceError(str("[copy] ", name_, " does not reach the memory of ", source.name()));
+}
+
 void Device::wait() {
   queue().wait();
   if (&transfer_queue() != &queue()) transfer_queue().wait();

@@ -86,6 +86,14 @@ class Device {
   virtual Queue& transfer_queue() { return queue(); }
   /// Returns an allocator of host memory that copies from and to this device are fastest with (pinned).
   virtual std::unique_ptr<Allocator> make_staging_allocator() { return make_host_allocator(); }
+  /// Whether copy_from() can copy from `source`, another device; otherwise the host copies between the two.
+  virtual bool reaches(Device& source) {
+    (void)source;
+    return false;
+  }
+  /// Copies n > 0 bytes of the memory of a device that this one reaches, as a command of queue(). The engine orders it
+  /// with the commands of both.
+  virtual void copy_from(MemoryPlace dst, Device& source, MemoryPlace src, size_t n);
   /// Records commands of executables of this device that will be submitted many times; nullptr where enqueueing them
   /// one by one is as good. The commands stay where they are while the batch lives; their arguments may change between
   /// submissions, their executables and the numbers of buffers and variables do not.

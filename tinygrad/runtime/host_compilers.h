@@ -12,6 +12,9 @@ namespace tg {
 /// Returns the compiler from LLVM IR text to objects in this process, by the plugin `tinygrad_llvm`, opened on the
 /// first compile().
 std::unique_ptr<Compiler> make_llvm_compiler(const Target& target);
+/// Returns the compiler from LLVM IR text to PTX by the same plugin, for a target whose arch is one of NVIDIA's
+/// ("sm_90"). PTX for a newer one than LLVM knows is for the newest that it does: drivers compile it for theirs.
+std::unique_ptr<Compiler> make_ptx_compiler(const Target& target);
 /// Returns the compiler from C text to objects by the clang that CC names, one child process per kernel.
 std::unique_ptr<Compiler> make_clang_compiler(const Target& target);
 

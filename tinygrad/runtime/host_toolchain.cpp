@@ -10,6 +10,7 @@
 #include "tinygrad/runtime/device_registry.h"
 #include "tinygrad/runtime/host_compilers.h"
 #include "tinygrad/runtime/nvrtc_compiler.h"
+#include "tinygrad/runtime/ptxas.h"
 
 namespace tg {
 
@@ -20,7 +21,13 @@ struct Offline {
   Target (*target)(const std::string& arch);
   std::unique_ptr<Compiler> (*compiler)(const Target& target);
 };
+Target ptx_target(const std::string& arch) {
+  Target t = cuda_target(arch);
+  t.renderer = "PTX";
+  return t;
+}
 constexpr Offline kOffline[] = {{"CUDA", cuda_target, make_nvrtc_compiler},
+                                {"PTX", ptx_target, make_ptxas_compiler},
                                 {"HIP", amdgpu_target, make_amdgpu_compiler}};
 const Offline* find_offline(std::string_view renderer) {
   for (const Offline& o : kOffline)
@@ -52,7 +59,7 @@ struct HostToolchain::State {
     t.cores = threads;
     if (t.renderer.empty()) t.renderer = !llvm_plugin_missing().empty() && !clang_path().empty() ? "CLANG" : "LLVM";
     TG_CHECK(DeviceError, t.renderer == "LLVM" || t.renderer == "CLANG", "[DEV] ", kind, " has no renderer '",
-             t.renderer, "', expected LLVM", runs ? " or CLANG" : ", CLANG, CUDA or HIP",
+             t.renderer, "', expected LLVM", runs ? " or CLANG" : ", CLANG, CUDA, PTX or HIP",
              t.renderer.starts_with("C")   ? ", did you mean: 'CLANG'?"
              : t.renderer.starts_with("L") ? ", did you mean: 'LLVM'?"
                                            : "");

@@ -79,6 +79,33 @@ std::string plugin_identity(const std::string& override_path) {
   return "system";
 }
 
+/// Returns what tells the plugin at hand from others.
+std::string plugin_key() {
+  static std::mutex mutex;
+  static std::map<std::string, std::string> identities;  // files are examined once per process
+  const std::string& override_path = env::TG_LLVM_PLUGIN.get();
+  std::lock_guard lock(mutex);
+  auto it = identities.find(override_path);
+  if (it == identities.end()) it = identities.emplace(override_path, plugin_identity(override_path)).first;
+  return str(kTgLlvmAbi, " ", it->second, " ", version());
+}
+
+/// Returns what the plugin makes of LLVM IR. Throws CompileError.
+std::vector<uint8_t> run_plugin(const std::string& source, const char* triple, const std::string& cpu,
+                                const std::string& features, bool assembly) {
+  Plugin& plugin = open_plugin();
+  TgLlvmRequest request{source.c_str(), source.size(), triple, cpu.c_str(), features.c_str(), 2, assembly ? 1 : 0};
+  TgLlvmResult result{};
+  plugin.compile(&request, &result);
+  struct Free {
+    Plugin& plugin;
+    TgLlvmResult* result;
+    ~Free() { plugin.free(result); }
+  } free{plugin, &result};
+  TG_CHECK(CompileError, result.data != nullptr, "[llvm] ", result.error ? result.error : "failed without a message");
+  return std::vector<uint8_t>(result.data, result.data + result.size);
+}
+
 class LlvmCompiler final : public Compiler {
  public:
   explicit LlvmCompiler(const Target& target)
@@ -90,15 +117,7 @@ class LlvmCompiler final : public Compiler {
     const std::vector<uint8_t> text = run(source, true);
     return std::string(text.begin(), text.end());
   }
-  std::string cache_key() const override {
-    static std::mutex mutex;
-    static std::map<std::string, std::string> identities;  // files are examined once per process
-    const std::string& override_path = env::TG_LLVM_PLUGIN.get();
-    std::lock_guard lock(mutex);
-    auto it = identities.find(override_path);
-    if (it == identities.end()) it = identities.emplace(override_path, plugin_identity(override_path)).first;
-    return str("llvm ", kTgLlvmAbi, " ", it->second, " ", version(), " ", arch_, " ", cpu_, " ", features_);
-  }
+  std::string cache_key() const override { return str("llvm ", plugin_key(), " ", arch_, " ", cpu_, " ", features_); }
   std::string cache_table() const override { return "compile_llvm"; }
   bool valid(std::span<const uint8_t> binary) const override {
     try {
@@ -109,27 +128,42 @@ class LlvmCompiler final : public Compiler {
 
  private:
   std::vector<uint8_t> run(const std::string& source, bool assembly) const {
-    Plugin& plugin = open_plugin();
     const char* triple = arch_ == "arm64"     ? "aarch64-unknown-linux-gnu"  // the loader needs ELF on every system
                          : arch_ == "riscv64" ? "riscv64-unknown-linux-gnu"
                                               : "x86_64-unknown-linux-gnu";
-    TgLlvmRequest request{source.c_str(), source.size(), triple, cpu_.c_str(), features_.c_str(), 2, assembly ? 1 : 0};
-    TgLlvmResult result{};
-    plugin.compile(&request, &result);
-    struct Free {
-      Plugin& plugin;
-      TgLlvmResult* result;
-      ~Free() { plugin.free(result); }
-    } free{plugin, &result};
-    TG_CHECK(CompileError, result.data != nullptr, "[llvm] ", result.error ? result.error : "failed without a message");
-    return std::vector<uint8_t>(result.data, result.data + result.size);
+    return run_plugin(source, triple, cpu_, features_, assembly);
   }
   std::string cpu_, features_, arch_;
+};
+
+/// PTX is text; drivers compile it.
+class PtxCompiler final : public Compiler {
+ public:
+  explicit PtxCompiler(const std::string& arch) : cpu_(known_processor(arch)) {}
+  std::vector<uint8_t> compile(const std::string& source) override {
+    return run_plugin(source, "nvptx64-nvidia-cuda", cpu_, "", true);
+  }
+  std::string assembly(const std::string& source) override {
+    const std::vector<uint8_t> text = compile_cached(source);
+    return {text.begin(), text.end()};
+  }
+  std::string cache_key() const override { return str("ptx ", plugin_key(), " ", cpu_); }
+  std::string cache_table() const override { return "compile_ptx"; }
+
+ private:
+  /// LLVM 19 knows processors up to sm_90a.
+  static std::string known_processor(const std::string& arch) {
+    const size_t digits = arch.find_last_of("0123456789") + 1;
+    return digits - 3 > 2 ? "sm_90" : arch;
+  }
+  std::string cpu_;
 };
 
 }  // namespace
 
 std::unique_ptr<Compiler> make_llvm_compiler(const Target& target) { return std::make_unique<LlvmCompiler>(target); }
+
+std::unique_ptr<Compiler> make_ptx_compiler(const Target& target) { return std::make_unique<PtxCompiler>(target.arch); }
 
 LlvmPluginInfo llvm_plugin_info() {
   std::lock_guard lock(plugin_mutex);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/runtime/device.h"
@@ -101,6 +102,20 @@ void Transfers::copy(MemoryPlace dst, MemoryPlace src, size_t n) {
   const MemoryAccess accesses[] = {access_of(dst, n, true), access_of(src, n, false)};
   const auto lock = before(device_.queue(), accesses);
   device_.queue().copy(dst, src, n);
+}
+
+/// The copy waits for what the source has enqueued, and the source's later commands wait for the copy: both devices
+/// take no other command meanwhile.
+void Transfers::copy_from(MemoryPlace dst, Device& source, MemoryPlace src, size_t n) {
+  const MemoryAccess reads = access_of(src, n, false), writes = access_of(dst, n, true);
+  Queue &here = device_.queue(), &there = source.queue();
+  std::unique_lock<std::mutex> locks[2];
+  const bool first = std::less<>()(this, &source.transfers());  // one order for all pairs of devices
+  for (const bool mine : {first, !first})
+    locks[mine] = mine ? before(here, {&writes, 1}) : source.transfers().before(there, {&reads, 1});
+  here.wait_for(there.record());
+  device_.copy_from(dst, source, src, n);
+  there.wait_for(here.record());
 }
 
 }  // namespace tg

@@ -49,6 +49,8 @@ class Transfers {
   void copy_out(void* dst, MemoryPlace src, size_t n);
   /// Copies n > 0 bytes within the device, whose two places do not overlap; does not wait.
   void copy(MemoryPlace dst, MemoryPlace src, size_t n);
+  /// Copies n > 0 bytes of a device that this one reaches; does not wait.
+  void copy_from(MemoryPlace dst, Device& source, MemoryPlace src, size_t n);
   /// Whether launches have to be ordered with copies: the device has two queues.
   bool ordered() const;
   /// Orders the next command of Device::queue(), see QueueOrder::before().

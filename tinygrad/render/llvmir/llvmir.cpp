@@ -657,6 +657,8 @@ void LlvmWriter::instruction(const Inst& in) {
       if (const LaneBlock* b = accesses_.blocks.of(u)) return block(u, *b);
       return store(u);
     case Ops::CUSTOM: return prefetch(u);
+    case Ops::SPECIAL: return grid_index(u);
+    case Ops::BARRIER: return barrier();
     case Ops::REDUCE: return reduce(in);
     default:
       TG_ASSERT(u.in(groups::kElementwise | Ops::WMMA), "the LLVM renderer does not know ", u);
@@ -664,9 +666,10 @@ void LlvmWriter::instruction(const Inst& in) {
   }
 }
 
-LlvmWriter::LlvmWriter(const Program& p, const Target& target)
+LlvmWriter::LlvmWriter(const Program& p, const Target& target, bool grid)
     : p_(p),
       target_(target),
+      grid_(grid),
       view_(p),
       accesses_(view_, target, {.transposes = true, .words = target.has("avx512bw"), .tables = target.has("avx512f")}) {
   values_.resize(view_.insts().size());
@@ -693,8 +696,9 @@ std::string LlvmWriter::write() {
     declare("declare void @llvm.x86.sse.sfence()");  // others see the stores before the kernel ends
     line("call void @llvm.x86.sse.sfence()");
   }
-  std::string out = "define void @" + p_.name + "(ptr %buffers, ptr %vars, i64 %begin, i64 %end) #0 {\nentry:\n" +
-                    entry_ + body_ + "  ret void\n}\n";
+  const std::string head =
+      grid_ ? grid_head() : "define void @" + p_.name + "(ptr %buffers, ptr %vars, i64 %begin, i64 %end)";
+  std::string out = globals_ + head + " #0 {\nentry:\n" + entry_ + body_ + "  ret void\n}\n";
   for (const std::string& d : declarations_) out += d + "\n";
   out +=
       str("attributes #0 = { nounwind \"no-builtins\" \"prefer-vector-width\"=\"", target_.vector_bytes * 8, "\" }\n");
@@ -702,7 +706,7 @@ std::string LlvmWriter::write() {
       "!0 = distinct !{!0}\n!1 = !{!\"llvm.loop.unroll.disable\"}\n!2 = !{!\"llvm.loop.vectorize.enable\", i1 "
       "false}\n" +
       metadata_;
-  return out;
+  return grid_ ? out + grid_metadata() : out;
 }
 
 }  // namespace tg

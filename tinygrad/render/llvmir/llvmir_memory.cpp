@@ -51,6 +51,7 @@ void LlvmWriter::declare_alias_scopes() {
 
 /// Declares an array on the stack, or the part of a thread's scratch memory that begins at `offset`.
 std::string LlvmWriter::declare_buffer(UOp u, std::optional<int64_t> offset) {
+  if (grid_ && u.arg<ParamArg>().addrspace == AddrSpace::kLocal) return group_buffer(u);
   const std::string name = "%m" + std::to_string(view_.position(u));
   if (offset) entry_ += str("  ", name, " = getelementptr i8, ptr %scratch, i64 ", *offset, "\n");
   else entry_ += str("  ", name, " = alloca [", storage_size(u), " x ", memory_type(u.dtype()), "], align 64\n");
@@ -59,6 +60,12 @@ std::string LlvmWriter::declare_buffer(UOp u, std::optional<int64_t> offset) {
 std::string LlvmWriter::read_variable(UOp u) {
   const int at = view_.position(u);
   const std::string a = str("%va", at), v = str("%v", at);
+  if (grid_) {
+    const std::string given = str("%var", view_.var_slot(u));
+    if (u.dtype().itemsize() == 8) return given;
+    entry_ += str("  ", v, " = trunc i64 ", given, " to ", type(u.dtype()), "\n");
+    return v;
+  }
   entry_ += str("  ", a, " = getelementptr i64, ptr %vars, i64 ", view_.var_slot(u), "\n");
   if (u.dtype().itemsize() == 8) entry_ += str("  ", v, " = load i64, ptr ", a, "\n");
   else entry_ += str("  ", v, "w = load i64, ptr ", a, "\n  ", v, " = trunc i64 ", v, "w to ", type(u.dtype()), "\n");
@@ -68,6 +75,10 @@ std::string LlvmWriter::read_parameter(UOp u) {
   const int64_t slot = u.arg<ParamArg>().slot;
   TG_ASSERT(slot >= 0 && slot < p_.nbuffers, "parameter ", slot, " of ", p_.nbuffers);
   const std::string p = str("%p", slot);
+  if (grid_) {
+    entry_ += str("  ", p, " = addrspacecast ptr addrspace(1) %global", slot, " to ptr\n");
+    return p;
+  }
   entry_ += str("  %pa", slot, " = getelementptr ptr, ptr %buffers, i64 ", slot, "\n  ", p, " = load ptr, ptr %pa",
                 slot, "\n");
   if (accesses_.hints.has_nontemporal_stores(slot)) {
@@ -82,7 +93,7 @@ std::string LlvmWriter::read_parameter(UOp u) {
 void LlvmWriter::entry() {
   declare_alias_scopes();
   int64_t on_stack = 0, offset = 0;
-  const int64_t of_thread = thread_scratch_bytes(view_);
+  const int64_t of_thread = grid_ ? 0 : thread_scratch_bytes(view_);
   if (of_thread) {
     declare("declare noalias align 64 ptr @tg_scratch(i64)");
     entry_ += str("  %scratch = call ptr @tg_scratch(i64 ", of_thread, ")\n");
@@ -101,7 +112,7 @@ void LlvmWriter::entry() {
       values_[at] = read_variable(u);
     } else if (u.is(Ops::PARAM)) {
       pointers_[at] = read_parameter(u);
-    } else if (u.is(Ops::LOAD) && u.nsrc() > 2 && !needs_dummy_) {
+    } else if (u.is(Ops::LOAD) && u.nsrc() > 2 && !needs_dummy_ && !grid_) {
       needs_dummy_ = true;  // read by scalar loads whose gate is off
       entry_ += "  %dummy = alloca i64, align 8\n  store i64 0, ptr %dummy\n";
     }
@@ -327,12 +338,18 @@ std::string LlvmWriter::load_masked(const MemAccess& a, DType d, const std::stri
               masked + ", " + t + " " + passed + ")" + aliasing(a));
 }
 
-/// Loads one element, for all `lanes` of the result; behind a closed gate, from memory of our own.
+/// Loads one element, for all `lanes` of the result; behind a closed gate, from memory of our own, in a grid nothing.
 std::string LlvmWriter::load_scalar(UOp u, const MemAccess& a, int lanes) {
   const DType d = u.dtype();
   std::string at = address(a, d);
   if (u.nsrc() <= 2) return from_memory(load_plain(a, d, at, 1), d, 1);
   const std::string gate = value(u.src(2), 1);
+  if (grid_) {
+    const std::string id = std::to_string(next_++), alt = value(u.src(1), 1);
+    std::string loaded;
+    branch(gate, id, [&] { loaded = from_memory(load_plain(a, d, at, 1), d, 1); }, [] {});
+    return join(type(d), id, loaded, alt);
+  }
   at = emit("select i1 " + gate + ", ptr " + at + ", ptr %dummy");
   const std::string v = from_memory(load_plain(a, d, at, 1), d, 1);
   if (is_zero_literal(u.src(1)) && lanes == 1) return v;

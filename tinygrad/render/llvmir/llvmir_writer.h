@@ -19,7 +19,8 @@ namespace tg {
 
 class LlvmWriter {
  public:
-  LlvmWriter(const Program& p, const Target& target);
+  /// `grid`: a kernel of a grid for NVIDIA's GPUs; its values are scalars.
+  LlvmWriter(const Program& p, const Target& target, bool grid = false);
   std::string write();
 
  private:
@@ -80,6 +81,14 @@ class LlvmWriter {
   std::string read_variable(UOp u);
   std::string read_parameter(UOp u);
   void instruction(const Inst& in);
+
+  // grids
+  std::string grid_head() const;
+  std::string grid_metadata();
+  std::string group_buffer(UOp u);
+  void grid_index(UOp u);
+  void barrier();
+
   void arithmetic(const Inst& in);
   std::string lookup(const Inst& in);
   std::string lookup_high(const std::string& words, const std::array<ConstValue, 16>& values);
@@ -138,9 +147,11 @@ class LlvmWriter {
 
   const Program& p_;
   const Target& target_;
+  const bool grid_;
   ProgramView view_;
   AccessPlan accesses_;
   std::string entry_, body_, metadata_, label_;
+  std::string globals_;  // memory of a group
   std::set<std::string> declarations_;
   std::map<std::string, std::string> literals_;
   std::vector<std::string> values_, lane0_, pointers_;

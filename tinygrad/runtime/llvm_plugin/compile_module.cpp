@@ -133,6 +133,8 @@ class Machine {
   /// Returns null, with the reason in `error`, where there is no code generator.
   static std::unique_ptr<Machine> make(const TgLlvmRequest& request, std::string& error);
   bool fits(const TgLlvmRequest& request) const { return key_ == key_of(request); }
+  /// False where the code generator keeps pointers into the module it has written.
+  bool compiles_again() const { return !target_->getTargetTriple().isNVPTX(); }
   /// Sets the module's data layout and the processor attributes of its functions.
   void describe(llvm::Module& module) const;
   void optimize(llvm::Module& module);
@@ -177,10 +179,15 @@ std::unique_ptr<Machine> Machine::make(const TgLlvmRequest& request, std::string
   if (!target) return nullptr;
   const char* baseline = triple.getArch() == llvm::Triple::x86_64 ? "x86-64"
                          : triple.isRISCV64()                     ? "generic-rv64"
+                         : triple.isNVPTX()                       ? request.cpu  // what the code may use, too
                                                                   : "generic";
   std::unique_ptr<llvm::MCSubtargetInfo> info(target->createMCSubtargetInfo(text, baseline, ""));
   std::string features = info ? known_features(*info, request.features) : std::string();
   bool tunable = info && *request.cpu && info->isCPUStringValid(request.cpu);
+  if (triple.isNVPTX() && !tunable) {
+    error = std::string("this LLVM knows no ") + request.cpu;
+    return nullptr;
+  }
 
   llvm::TargetOptions options;
   if (triple.isRISCV64()) options.MCOptions.ABIName = "lp64d";
@@ -371,6 +378,6 @@ __attribute__((visibility("default"))) void tg_llvm_compile(const TgLlvmRequest*
   if (!result->data) result->error = copy_text(error.empty() ? "LLVM: failed without a message" : error);
   std::unique_ptr<Machine> machine = std::move(job->machine);
   delete job;
-  if (machine) Machines::all().give_back(std::move(machine));
+  if (machine && machine->compiles_again()) Machines::all().give_back(std::move(machine));
 }
 }

@@ -1,0 +1,21 @@
+/// \file Renderer of LLVM IR text for NVIDIA's GPUs, which LLVM compiles to PTX.
+#pragma once
+#include "tinygrad/target/renderer.h"
+
+namespace tg {
+
+/// Emits `ptx_kernel void @name(buffers in global memory..., i64 variables...)`, one thread of a grid of workgroups, as
+/// CUDA C++ kernels are. Assumes of memory, and means by each operation, what LlvmRenderer does.
+class PtxRenderer final : public Renderer {
+ public:
+  explicit PtxRenderer(Target t) : Renderer(std::move(t)) {}
+  OpSet ops() const override;
+  bool supports(DType d) const override;
+  bool has_locals() const override { return true; }
+  int max_lanes(DType) const override { return 1; }
+  bool has_blocks() const override { return false; }
+  int64_t scratch_limit() const override { return target().shared_bytes; }
+  std::string render(const Program& p) const override;
+};
+
+}  // namespace tg
