@@ -163,7 +163,7 @@ TEST(Dialects, OpenClMaskedLanes) {
         "#if defined(__AVX512DQ__) && defined(__AVX512VL__)\n"
         "  return as_float8(__builtin_ia32_loaddqusi256_mask((const int8*)(ulong)p, as_int8(r), "
         "__builtin_ia32_cvtd2mask256(m)));\n"
-        "#else\n  if (all_i32x8(m)) {\n    return vload8(0, p);\n  }\n  if (m.s0) r.s0 = p[0];\n",
+        "#else\n  if (all_i32x8(m)) return vload8(0, p);\n  if (m.s0) r.s0 = p[0];\n",
         "  __builtin_ia32_storedqusi256_mask((int8*)(ulong)p, as_int8(v), __builtin_ia32_cvtd2mask256(m));\n"
         "#else\n  if (all_i32x8(m)) {\n    vstore8(v, 0, p);\n    return;\n  }\n  if (m.s0) p[0] = v.s0;\n"})
     EXPECT_NE(text.find(part), std::string::npos) << text;

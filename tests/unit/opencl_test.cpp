@@ -154,26 +154,30 @@ TEST_F(OpenCl, ProcessorsAreNoGpus) {
   } catch (const DeviceError& e) { EXPECT_THAT(e.what(), HasSubstr("is a processor, CL names it")); }
 }
 
-/// A process may end while its last kernel is compiled.
+/// Launches a kernel that takes a while to compile and that no cache has, and ends the process meanwhile.
+void launch_and_exit(Device& device, int milliseconds) {
+  std::string lines = str("float x = ", std::random_device{}(), ", y = 0;\n");
+  for (int i = 0; i < 400; i++)
+    lines += str("for (int j = 0; j < 9; j++) if (x > y) { y = x / ", i + 2, "; x += j; }\n");
+  const std::string source = "__kernel void f(__global float* p, const long at) {\n" + lines + "p[at] = x;\n}\n";
+  const auto kernel = device.load(device.compiler().compile_cached(source), "f");
+  void* block = device.allocator().allocate(64);
+  LaunchArgs args;
+  const int64_t offset = 0;
+  args.buffers = &block;
+  args.offsets = &offset;
+  args.nbuffers = 1;
+  kernel->launch(args);
+  device.queue().flush();
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+  std::exit(0);
+}
+
 TEST_F(OpenCl, ExitWaitsForKernels) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  auto launch_and_exit = [&](int milliseconds) {
-    std::string lines = str("float x = ", std::random_device{}(), ", y = 0;\n");  // no cache has it
-    for (int i = 0; i < 400; i++)
-      lines += str("for (int j = 0; j < 9; j++) if (x > y) { y = x / ", i + 2, "; x += j; }\n");
-    const auto kernel = load("__kernel void f(__global float* p, const long at) {\n" + lines + "p[at] = x;\n}\n", "f");
-    void* block = device().allocator().allocate(64);
-    LaunchArgs args;
-    const int64_t offset = 0;
-    args.buffers = &block;
-    args.offsets = &offset;
-    args.nbuffers = 1;
-    kernel->launch(args);
-    device().queue().flush();
-    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
-    std::exit(0);
-  };
-  for (int milliseconds : {50, 150, 300}) EXPECT_EXIT(launch_and_exit(milliseconds), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(launch_and_exit(device(), 50), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(launch_and_exit(device(), 150), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(launch_and_exit(device(), 300), ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(OpenCl, ErrorsHaveTypes) {

@@ -309,6 +309,14 @@ std::string CStyleWriter::masked_words(DType d, int lanes, bool store) {
   return body + "#else\n";
 }
 
+/// A masked load or store where all lanes are wanted, as mostly.
+std::string CStyleWriter::masked_whole(DType d, int lanes, bool store, const std::string& space) {
+  const Expr p{"p", kPostfix, true, {}};
+  const std::string head = "  if (" + reduce_helper(Ops::AND, mask_type(d.itemsize()), lanes) + "(m)) ";
+  if (!store) return head + "return " + read_vector(d, lanes, p, space) + ";\n";
+  return head + "{\n    " + write_vector(d, lanes, p, space, "v") + ";\n    return;\n  }\n";
+}
+
 /// Lane by lane: what no vector instruction does for all processors. `form`: "" (side by side), "strided", "gather",
 /// "scatter".
 std::string CStyleWriter::memory_helper(const char* verb, DType d, const char* form, const MemAccess& a, bool masked) {
@@ -337,16 +345,10 @@ std::string CStyleWriter::memory_helper(const char* verb, DType d, const char* f
     return (masked ? "if (" + lane("m") + ") " : "") +
            (store ? element + " = " + lane("v") : lane("r") + " = " + element) + ";\n";
   };
+  std::string body;
   const bool beside = masked && !strided && !indexed;
-  const std::string every = beside && !loop ? reduce_helper(Ops::AND, mask_type(d.itemsize()), lanes) : "";
   const std::string fast = beside ? masked_words(d, lanes, store) : "";
-  std::string body = fast;
-  if (!every.empty()) {  // mostly all lanes are wanted
-    const Expr p{"p", kPostfix, true, {}};
-    body += "  if (" + every + "(m)) {\n    ";
-    body += store ? write_vector(d, lanes, p, where, "v") + ";\n    return;\n  }\n"
-                  : "return " + read_vector(d, lanes, p, where) + ";\n  }\n";
-  }
+  if (beside) body = fast + (loop ? "" : masked_whole(d, lanes, store, where));
   if (!store && !masked) body += "  " + t + " r;\n";
   if (loop) body += str("  for (int i = 0; i < ", lanes, "; i++) ", one(0));
   else

@@ -108,6 +108,7 @@ class CStyleWriter {
   std::string reverse_helper(DType d, int lanes);
   std::string memory_helper(const char* verb, DType d, const char* form, const MemAccess& a, bool masked);
   std::string masked_avx512(DType d, int lanes, bool store);
+  std::string masked_whole(DType d, int lanes, bool store, const std::string& space);
   std::string masked_words(DType d, int lanes, bool store);
   std::string combine(Ops op, DType d, const std::string& a, const std::string& b, int lanes);
 
