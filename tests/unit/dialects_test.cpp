@@ -217,6 +217,20 @@ TEST(Dialects, HalvesThroughFloats) {
   EXPECT_NE(cuda.find("(__half)sqrtf((float)val0)"), std::string::npos) << cuda;
 }
 
+/// PoCL's fmod of float64 is not exact, as OpenCL demands.
+TEST(Dialects, OpenClRemainders) {
+  for (DType d : {dtypes::float32, dtypes::float64}) {
+    KernelMaker k;
+    UOp a = k.param(1, 8, d), b = k.param(2, 8, d), o = k.param(0, 8, d), i = k.loop(8);
+    UOp x = UOp::alu(Ops::CMOD, {a.index({i}).load(), b.index({i}).load()});
+    const std::string text =
+        source(k.finish(o.index({i}).store(x).end(UOps{i})), opencl_lanes(), {{OptOp::kVector, 0, 4}});
+    const bool own = text.find("remainder_f64x4(val0, val1)") != std::string::npos;
+    EXPECT_EQ(own, d == dtypes::float64) << text;
+    EXPECT_EQ(text.find("fmod(val0, val1)") != std::string::npos, !own) << text;
+  }
+}
+
 /// Variables are 64 bits wide in a launch, whatever they are in a kernel.
 TEST(Dialects, VariablesAreWide) {
   KernelMaker k;

@@ -37,6 +37,7 @@ struct CStyle {
   std::array<std::string_view, 3> group_index{}, local_index{};  ///< of SPECIAL gidx0.., lidx0..; empty: no grid
   std::string_view thread_index;  ///< expression of the THREAD range where each thread runs one iteration of it
   VectorSyntax vectors = VectorSyntax::kNone;
+  bool exact_fmod64 = true;     ///< fmod of float64 is exact; else a function of the kernel computes it
   bool half_functions = false;  ///< has sqrt, trunc, ... of float16; else they are computed in float32
   bool buffer_offsets = false;  ///< handles are no addresses: an offset in bytes follows for each, behind all of them
   bool host_entry = false;      ///< the kernel is called with (buffers, vars, begin, end), see docs/ir.md

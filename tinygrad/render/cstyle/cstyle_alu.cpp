@@ -102,6 +102,8 @@ CStyleWriter::Expr CStyleWriter::maximum(UOp u, const std::vector<Expr>& s, int 
 
 CStyleWriter::Expr CStyleWriter::math(const char* what, DType d, int lanes, std::initializer_list<const Expr*> args) {
   if (d == dtypes::float16 && !style_.half_functions) return half_math(what, lanes, args);
+  if (d == dtypes::float64 && !style_.exact_fmod64 && !std::strcmp(what, "fmod"))
+    return call(remainder_helper(lanes), args);
   if (lanes > 1 && style_.vectors == VectorSyntax::kOpenCl) return call(what, args);
   if (lanes > 1) return call(math_helper(what, d, lanes, static_cast<int>(args.size())), args);
   const Expr e = call(str(style_.math_prefix, what,
@@ -385,6 +387,28 @@ std::string CStyleWriter::math_helper(const char* what, DType d, int lanes, int 
       t + " " + name + "(" + t + " a" + (args == 1 ? "" : ", " + t + " b") + (args == 3 ? ", " + t + " c" : "") + ")",
       "#if __has_builtin(" + builtin + ")\n  return " + builtin + "(a" + rest + ");\n#else\n  for (int i = 0; i < " +
           std::to_string(lanes) + "; i++) a[i] = " + one + ";\n  return a;\n#endif\n");
+  return name;
+}
+
+/// The remainder of float64 with the sign of x, exactly: by doubles of y, from the largest down.
+std::string CStyleWriter::remainder_helper(int lanes) {
+  const DType d = dtypes::float64;
+  const std::string name = "remainder_" + tag(d, lanes), t = type(d, lanes);
+  if (helper_names_.count(name)) return name;
+  std::string body;
+  if (lanes > 1) {
+    const std::string one = remainder_helper(1);
+    std::vector<std::string> all;
+    for (int i = 0; i < lanes; i++) all.push_back(one + "(" + lane_of("x", i) + ", " + lane_of("y", i) + ")");
+    body = "  return " + vector_of(d, all) + ";\n";
+  } else {
+    body = str("  ", t, " a = x < 0 ? -x : x + 0.0, b = y < 0 ? -y : y, s = b;\n  if (!(b > 0) || !(a < ",
+               style_.inf[1], ")) return ", style_.nan[1],
+               ";\n  while (s + s <= a) s += s;\n  while (a >= b) {\n    if (a >= s) a -= s;\n    s *= 0.5;\n  }\n",
+               "  return ", bits_helper(d, dtypes::int64), "(x) < 0 ? -a : a;\n");
+  }
+  helper(name);
+  helper_text(t + " " + name + "(" + t + " x, " + t + " y)", body);
   return name;
 }
 

@@ -99,6 +99,7 @@ class CStyleWriter {
   std::string divide_helper(Ops op, DType d, int lanes);
   std::string shift_helper(Ops op, DType d, int lanes);
   std::string math_helper(const char* what, DType d, int lanes, int args);
+  std::string remainder_helper(int lanes);
   std::string saturate_helper(DType from, DType to, int lanes);
   std::string bits_helper(DType from, DType to);
   std::string dot_helper(const std::string& instruction, DType d, int lanes);

@@ -82,6 +82,7 @@ constexpr CStyle make_opencl() {
   s.group_index = {"get_group_id(0)", "get_group_id(1)", "get_group_id(2)"};
   s.local_index = {"get_local_id(0)", "get_local_id(1)", "get_local_id(2)"};
   s.vectors = VectorSyntax::kOpenCl;
+  s.exact_fmod64 = false;  // as it should be, but PoCL's is not
   s.buffer_offsets = true;
   return s;
 }
