@@ -114,7 +114,9 @@ Object* new_pipeline(Device*, Selector* selector, PipelineDescriptor* descriptor
 void add_strings() {
   add_method(
       "NSString class", "stringWithUTF8String:", +[](Object*, Selector*, const char* text) -> Object* {
-        return create_autoreleased<String>(text);
+        const bool ascii =
+            std::all_of(text, text + std::strlen(text), [](char c) { return static_cast<unsigned char>(c) < 128; });
+        return ascii ? create_autoreleased<String>(text) : nullptr;
       });
   add_method("NSString", "UTF8String", +[](String* s, Selector*) { return s->text.c_str(); });
   add_method(

@@ -165,6 +165,8 @@ TEST_F(MetalRuntime, ErrorsOfKernelsHaveTypes) {
               HasSubstr("[compile] METAL, Fake M3: program_source:1:1: error"));
   EXPECT_THAT(error_text<FormatError>([&] { d.load(std::vector<uint8_t>{1, 2, 3}, "f"); }),
               HasSubstr("got bytes that are no kernel"));
+  EXPECT_THAT(error_text<FormatError>([&] { d.load(std::vector<uint8_t>{0xff, 0xfe}, "f"); }),
+              HasSubstr("got a source that is no UTF-8"));
   EXPECT_THAT(error_text<FormatError>([&] { d.load(std::vector<uint8_t>{}, "f"); }), HasSubstr("got no bytes"));
   const std::vector<uint8_t> binary = d.compiler().compile(good);
   EXPECT_THAT(error_text<FormatError>([&] { d.load(binary, "g"); }), HasSubstr("without a kernel g"));

@@ -52,10 +52,11 @@ std::string MetalCompiler::cache_key() const { return str(context_.gpu.name, ";"
 
 ObjcRef MetalCompiler::make_library(const std::string& source) const {
   const AutoreleasePool pool;
+  const ObjcId text = ns_string(source);  // nil for bytes that are no UTF-8
+  TG_CHECK(CompileError, text, "[compile] ", context_.name, ": got a source that is no UTF-8");
   const ObjcRef options = compile_options();
   ObjcId error = nullptr;
-  ObjcRef library =
-      ObjcRef::adopt(metal().new_library(context_.gpu.handle.get(), ns_string(source), options.get(), &error));
+  ObjcRef library = ObjcRef::adopt(metal().new_library(context_.gpu.handle.get(), text, options.get(), &error));
   TG_CHECK(CompileError, library, "[compile] ", context_.name, ", ", context_.gpu.name, ": ", error_text_of(error));
   return library;
 }
