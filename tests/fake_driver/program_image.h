@@ -75,6 +75,25 @@ inline std::vector<uint8_t> write_image(const ProgramImage& image) {
   return w.bytes;
 }
 
+inline constexpr std::string_view kImageCode = ".code ";
+
+/// The image of a program in hexadecimal.
+inline std::string image_text(const Program& p) {
+  std::string text(kImageCode);
+  for (const uint8_t byte : write_image(image_of(std::make_shared<Program>(p))))
+    text += {"0123456789abcdef"[byte >> 4], "0123456789abcdef"[byte & 15]};
+  return text;
+}
+/// Returns the image in a source; empty where there is none.
+inline std::vector<uint8_t> image_in(const std::string& source) {
+  const size_t at = source.find(kImageCode);
+  std::vector<uint8_t> bytes;
+  if (at == std::string::npos) return bytes;
+  for (size_t i = at + kImageCode.size(); i + 1 < source.size(); i += 2)
+    bytes.push_back(static_cast<uint8_t>(std::stoi(source.substr(i, 2), nullptr, 16)));
+  return bytes;
+}
+
 /// FormatError for bytes that are none.
 inline ProgramImage read_image(const void* data) {
   const auto* bytes = static_cast<const uint8_t*>(data);
