@@ -12,6 +12,7 @@ DeviceKind disk_kind();
 DeviceKind opencl_kind();
 DeviceKind cuda_kind();
 DeviceKind amd_kind();
+DeviceKind webgpu_kind();
 
 /// Registers the devices of the library. Called once, before the registry is used.
 void register_builtin_devices();
