@@ -41,7 +41,7 @@ complexity:
 	@[ -e build/dev/compile_commands.json ] || cmake --preset dev
 	python3 tools/complexity.py build/dev
 
-test: deps check
+test: deps check webgpu
 	cmake --preset dev
 	cmake --build --preset dev --parallel $(JOBS)
 	ctest --preset dev --parallel $(JOBS)
@@ -54,6 +54,11 @@ test-cl: deps
 # The environment sees the system's packages too, so that an installed numpy or torch is used.
 $(VENV)/bin/python:
 	python3 -m venv --system-site-packages $(VENV)
+
+# The library of DEV=WEBGPU for the tests, which leave it out where there is none.
+webgpu: $(VENV)/bin/python
+	@ls $(VENV)/lib/python*/site-packages/wgpu/resources/libwgpu_native* >/dev/null 2>&1 || \
+	  $(VENV)/bin/python -m pip install -q --disable-pip-version-check --no-deps wgpu || echo "no wheel of wgpu: no tests of DEV=WEBGPU"
 
 python: deps $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install -q --disable-pip-version-check "nanobind>=2.4" "scikit-build-core>=0.10"

@@ -4,14 +4,14 @@
 set -euo pipefail
 
 command -v dpkg-query >/dev/null || {
-  echo "install-deps: not a Debian or Ubuntu system. Needed: cmake >= 3.25, ninja, g++ >= 12 or clang >= 16, LLVM >= 17, fmt, SQLite, zlib, PCRE2, utf8proc, nlohmann-json, Boost's headers, CLI11, GoogleTest, Google Benchmark, OpenCL's headers and loader, PoCL." >&2
+  echo "install-deps: not a Debian or Ubuntu system. Needed: cmake >= 3.25, ninja, g++ >= 12 or clang >= 16, LLVM >= 17, fmt, SQLite, zlib, PCRE2, utf8proc, nlohmann-json, Boost's headers, CLI11, GoogleTest, Google Benchmark, OpenCL's headers and loader, PoCL, Vulkan's loader and Mesa's drivers." >&2
   exit 0
 }
 
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
 missing=()
-for p in cmake ninja-build g++ lld git python3 python3-venv python3-dev libfmt-dev libcli11-dev libsqlite3-dev nlohmann-json3-dev zlib1g-dev libboost-dev libpcre2-dev libutf8proc-dev pkg-config libgtest-dev libgmock-dev libbenchmark-dev opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd; do
+for p in cmake ninja-build g++ lld git python3 python3-venv python3-dev libfmt-dev libcli11-dev libsqlite3-dev nlohmann-json3-dev zlib1g-dev libboost-dev libpcre2-dev libutf8proc-dev pkg-config libgtest-dev libgmock-dev libbenchmark-dev opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd libvulkan1 mesa-vulkan-drivers; do
   installed "$p" || missing+=("$p")
 done
 

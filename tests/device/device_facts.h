@@ -1,7 +1,10 @@
 /// \file What cases need to know of the device that they run on.
 #pragma once
+#include <gtest/gtest.h>
+
 #include "tinygrad/base/error.h"
 #include "tinygrad/render/renderers.h"
+#include "tinygrad/render/wgsl/wgsl.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/target/device_traits.h"
 
@@ -26,6 +29,25 @@ inline bool takes_kernels_in_c() {
     return d.compiles() && &d.source_compiler(d.target()) != nullptr;
   } catch (const DeviceError&) { return false; }
 }
+
+/// Whether kernels compute in a type, or emulate it: all but float64 have an emulation.
+inline bool has_type(DType d) {
+  Device& device = Device::get();
+  return d != dtypes::float64 || !device.compiles() || make_renderer(device.target())->supports(d);
+}
+
+/// Leaves a case that computes in a type which the device has not.
+#define TG_NEEDS_TYPE(d) \
+  if (!has_type(d)) GTEST_SKIP() << "kernels of " << Device::get().kind() << " do not compute in " << (d)
+
+/// Whether kernels keep float32 below 2^-126.
+inline bool has_denormals() {
+  Device& device = Device::get();
+  return !device.compiles() || make_renderer(device.target())->has_denormals();
+}
+
+/// Returns the iterations of loops that a thread may have.
+inline int64_t most_iterations() { return Device::get().target().has(kBoundedLoops) ? kMostIterations : INT64_MAX; }
 
 /// Whether a kernel may compute reduces over a row and what reads them.
 inline bool has_row_kernels() { return device_traits(Device::get().kind()).row_kernels; }

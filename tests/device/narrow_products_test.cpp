@@ -61,7 +61,7 @@ void check_matmul(DType a_type, DType b_type, DType out, std::optional<DType> dt
       (t.a ? a.tensor.transpose(-1, -2) : a.tensor).matmul(t.b ? b.tensor.transpose(-1, -2) : b.tensor, dtype);
   ASSERT_EQ(r.dtype(), out);
   ASSERT_EQ(r.shape(), (Shape{batch, m, n}));
-  const std::vector<double> got = r.cast(dtypes::float64).to_vector<double>();
+  const std::vector<double> got = r.to("CPU").cast(dtypes::float64).to_vector<double>();
   auto at = [](const Numbers& x, bool turned, int64_t batch_, int64_t rows, int64_t cols, int64_t i, int64_t j) {
     return x.values[static_cast<size_t>(batch_ * rows * cols + (turned ? j * rows + i : i * cols + j))];
   };
@@ -132,7 +132,7 @@ TEST(NarrowProducts, LargeMatrices) {
         const int64_t before = GlobalCounters::kernels;
         const Tensor r = product();
         if (!env::EAGER) EXPECT_EQ(GlobalCounters::kernels - before, 1);
-        got[threads - 1] = r.cast(dtypes::float64).to_vector<double>();
+        got[threads - 1] = r.to("CPU").cast(dtypes::float64).to_vector<double>();
       }
       EXPECT_EQ(std::memcmp(got[0].data(), got[1].data(), got[0].size() * sizeof(double)), 0)
           << "the number of threads makes a difference";
@@ -162,6 +162,7 @@ TEST(NarrowProducts, VectorsAndMatrices) {
       const Numbers a = numbers(turned ? Shape{k, m} : Shape{m, k}, d, 5), v = numbers({k}, d, 6);
       const std::vector<double> got = (turned ? a.tensor.transpose(-1, -2) : a.tensor)
                                           .matmul(v.tensor, dtype)
+                                          .to("CPU")
                                           .cast(dtypes::float64)
                                           .to_vector<double>();
       for (int64_t i = 0; i < m; i++) {
@@ -270,7 +271,7 @@ TEST(NarrowProducts, Convolutions) {
     const Tensor r = x.tensor.conv2d(w.tensor, {}, {.padding = 1});
     const DType out = d.is_int() ? int32 : d;
     ASSERT_EQ(r.dtype(), out);
-    const std::vector<double> got = r.cast(dtypes::float64).to_vector<double>();
+    const std::vector<double> got = r.to("CPU").cast(dtypes::float64).to_vector<double>();
     size_t at = 0;
     for (int64_t b = 0; b < 2; b++)
       for (int64_t o = 0; o < 4; o++)

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "device/nn_helpers.h"
+#include "device_facts.h"
 #include "tinygrad/tensor/jit/jit.h"
 
 namespace tg::nn {
@@ -76,6 +77,7 @@ TEST(Layers, BatchNormOfEmptyBatchesAndOfSingleValues) {
 }
 
 TEST(Layers, RmsNormKeepsTheDigitsOfFloat64) {
+  TG_NEEDS_TYPE(dtypes::float64);
   const Tensor x = Tensor({1.0, 2.0, 3.0}, {.dtype = dtypes::float64});
   const double rms = std::sqrt(14.0 / 3 + 1e-6);
   const std::vector<double> y = RMSNorm(3, {.affine = false})(x).to_vector<double>();

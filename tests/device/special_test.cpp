@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "device_facts.h"
 #include "tinygrad/tinygrad.h"
 
 namespace tg {
@@ -44,15 +45,22 @@ void expect_close(const std::string& name, double x, double got, double want, do
     EXPECT_NEAR(got, want, std::isinf(want) ? 0 : relative * std::abs(want) + absolute) << name << "(" << x << ")";
   }
 }
+/// Whether a device without denormals keeps a number.
+bool is_normal(double v) { return !(std::abs(v) > 0 && std::abs(v) < 0x1p-126); }
 void check(const Table& table, DType d, double relative, double absolute) {
   Tensor x = Tensor::from(kPoints, {.dtype = d}).realize();
   for (const auto& [name, want] : table) {
     std::vector<double> got = functions().at(name)(x).to_vector<double>();
-    for (size_t i = 0; i < want.size(); i++) expect_close(name, kPoints[i], got[i], want[i], relative, absolute);
+    for (size_t i = 0; i < want.size(); i++)
+      if ((is_normal(kPoints[i]) && is_normal(want[i])) || has_denormals())
+        expect_close(name, kPoints[i], got[i], want[i], relative, absolute);
   }
 }
 TEST(Special, Functions) { check(kFunctions, dtypes::float32, 1e-6, 1e-44); }
-TEST(Special, FunctionsOfDoubles) { check(kFunctionsDouble, dtypes::float64, 1e-13, 1e-300); }
+TEST(Special, FunctionsOfDoubles) {
+  TG_NEEDS_TYPE(dtypes::float64);
+  check(kFunctionsDouble, dtypes::float64, 1e-13, 1e-300);
+}
 // x * sigmoid(x) overflows inside where the result is below the least normal number.
 TEST(Special, Activations) { check(kActivations, dtypes::float32, 1e-6, 1.2e-38); }
 
@@ -62,12 +70,14 @@ TEST(Special, Remainders) {
                                                   {dtypes::float16, &kModulo_float16},
                                                   {dtypes::bfloat16, &kModulo_bfloat16}};
   for (auto& [d, table] : types) {
+    if (!has_type(d)) continue;
     const auto &a = (*table)[0].second, &b = (*table)[1].second;
     Tensor x = Tensor::from(a, {.dtype = d}).realize(), y = Tensor::from(b, {.dtype = d}).realize();
     const std::vector<double> got[] = {x.fmod(y).to_vector<double>(), (x % y).to_vector<double>()};
     for (size_t k = 0; k < 2; k++)
       for (size_t i = 0; i < a.size(); i++) {
         const double want = (*table)[k + 2].second[i], g = got[k][i];
+        if (!has_denormals() && !(is_normal(a[i]) && is_normal(b[i]) && is_normal(want))) continue;
         EXPECT_TRUE(g == want ? std::signbit(g) == std::signbit(want) : std::isnan(g) && std::isnan(want))
             << d << " " << (*table)[k + 2].first << "(" << a[i] << ", " << b[i] << ") is " << g << ", expected "
             << want;

@@ -20,7 +20,7 @@ constexpr int kSteps = 20;
 constexpr double kTolerance = 1e-3;
 
 /// What is compared with the CPU: settings of DEV.
-constexpr const char* kDevices[] = {"CL:OPENCL:lanes", "CL:OPENCL:workgroups", "INTERP"};
+constexpr const char* kDevices[] = {"CL:OPENCL:lanes", "CL:OPENCL:workgroups", "WEBGPU", "INTERP"};
 /// Those of them that add in the order of the CPU.
 constexpr const char* kSameOrder[] = {"CL:OPENCL:lanes"};
 

@@ -16,7 +16,9 @@ using namespace test;
 /// What a renderer of these ops and types would get. Programs it makes run on the interpreter.
 class TestRenderer final : public Renderer {
  public:
-  TestRenderer(OpSet ops, std::vector<DType> missing) : Renderer(Target{}), ops_(ops), missing_(std::move(missing)) {}
+  TestRenderer(OpSet ops, std::vector<DType> missing, bool denormals = true)
+      : Renderer(Target{}), ops_(ops), missing_(std::move(missing)), denormals_(denormals) {}
+  bool has_denormals() const override { return denormals_; }
   OpSet ops() const override { return ops_; }
   bool supports(DType d) const override { return std::find(missing_.begin(), missing_.end(), d) == missing_.end(); }
   std::string render(const Program&) const override { return ""; }
@@ -24,6 +26,7 @@ class TestRenderer final : public Renderer {
  private:
   OpSet ops_;
   std::vector<DType> missing_;
+  bool denormals_;
 };
 OpSet plain_ops(bool fma) {
   using enum Ops;
@@ -437,11 +440,8 @@ TEST(Decomp, FunctionsOfAllFloat16) {
     EXPECT_LE(off, 20) << op << ": rounded the other way";
   }
 }
-TEST(Decomp, PowersOfFloat32) {
-  TestRenderer r(plain_ops(true), {});
-  Function f(
-      {dtypes::float32, dtypes::float32}, [](const UOps& a) { return UOp::alu(Ops::POW, {a[0], a[1]}); }, r,
-      &native_target(true));
+/// Bases and exponents: special ones with each other, then random ones.
+std::pair<std::vector<float>, std::vector<float>> sample_powers() {
   const float special[] = {0.f,  -0.f,  1.f,  -1.f,  INFINITY,   -INFINITY,   NAN,        2.f,    -2.f,    3.f,  -3.f,
                            0.5f, -0.5f, 1.5f, -1.5f, 16777215.f, -16777215.f, 16777216.f, 1e-40f, -1e-40f, 3e38f};
   std::vector<float> x, y;
@@ -458,9 +458,50 @@ TEST(Decomp, PowersOfFloat32) {
     y.push_back(random() % 2 ? static_cast<float>(static_cast<int>(random() % 21) - 10)
                              : static_cast<float>(static_cast<int32_t>(random())) * 2e-9f);
   }
+  return {x, y};
+}
+
+TEST(Decomp, PowersOfFloat32) {
+  TestRenderer r(plain_ops(true), {});
+  Function f(
+      {dtypes::float32, dtypes::float32}, [](const UOps& a) { return UOp::alu(Ops::POW, {a[0], a[1]}); }, r,
+      &native_target(true));
+  const auto [x, y] = sample_powers();
   const auto out = values_of<float>(f({bytes_of(x), bytes_of(y)}));
   for (size_t i = 0; i < x.size(); i++)
     EXPECT_LE(ulp_error<float>(out[i], powl(x[i], y[i])), 1.0) << x[i] << " ^ " << y[i] << " = " << out[i];
+}
+/// Targets without float64 compute in pairs of float32, and in words.
+TEST(Decomp, SinesWithoutDoubles) {
+  const std::vector<float> in = sample_floats(300000, 5);
+  for (bool fma : {false, true})
+    for (bool cosine : {false, true}) {
+      TestRenderer r(plain_ops(fma), {dtypes::float64});
+      Function f(
+          {dtypes::float32},
+          [&](const UOps& a) {
+            const UOp turned = a[0] * ConstValue(-1.0) + a[0].const_like(static_cast<double>(1.57079637f));
+            return UOp::alu(Ops::SIN, {cosine ? turned : a[0]});
+          },
+          r, &native_target(fma));
+      const auto out = values_of<float>(f({bytes_of(in)}));
+      for (size_t i = 0; i < in.size(); i++) {
+        const long double expected = cosine ? cosl(in[i]) : sinl(in[i]);
+        ASSERT_LE(ulp_error<float>(out[i], expected), 2.0) << (cosine ? "cos " : "sin ") << in[i] << " = " << out[i];
+      }
+    }
+}
+TEST(Decomp, PowersWithoutDoubles) {
+  for (bool fma : {false, true}) {
+    TestRenderer r(plain_ops(fma), {dtypes::float64});
+    Function f(
+        {dtypes::float32, dtypes::float32}, [](const UOps& a) { return UOp::alu(Ops::POW, {a[0], a[1]}); }, r,
+        &native_target(fma));
+    const auto [x, y] = sample_powers();
+    const auto out = values_of<float>(f({bytes_of(x), bytes_of(y)}));
+    for (size_t i = 0; i < x.size(); i++)
+      ASSERT_LE(ulp_error<float>(out[i], powl(x[i], y[i])), 1.5) << x[i] << " ^ " << y[i] << " = " << out[i];
+  }
 }
 TEST(Decomp, PowersOfFloat64) {
   const double special[] = {0.,  -0., 1.,   -1., INFINITY, -INFINITY,         NAN,   2.,     -2.,    3.,
@@ -532,8 +573,10 @@ TEST(Decomp, SoftwareOnRequest) {
 const std::vector<DType> kNarrow = {dtypes::bfloat16, dtypes::float16,     dtypes::fp8e4m3,
                                     dtypes::fp8e5m2,  dtypes::fp8e4m3fnuz, dtypes::fp8e5m2fnuz};
 
-TEST(Decomp, NarrowFloatsDecodeEveryCode) {
-  TestRenderer r(plain_ops(false), kNarrow);
+class NarrowCodes : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Denormals, NarrowCodes, testing::Bool());
+TEST_P(NarrowCodes, AreAllDecoded) {
+  TestRenderer r(plain_ops(false), kNarrow, /*denormals=*/GetParam());
   for (DType d : kNarrow) {
     Function f({d}, [](const UOps& a) { return a[0].cast(dtypes::float32); }, r);
     const size_t n = d.itemsize() == 1 ? 256 : 65536;
@@ -652,6 +695,20 @@ TEST(Decomp, LongsAreCast) {
         Bytes in = inputs(from, 2048, 7), expected(2048 * eval_itemsize(into));
         const void* p[1] = {in.data()};
         cast_loop(from, into)(expected.data(), p, 2048);
+        EXPECT_LT(first_difference(f({in}), expected, into), 0) << from << " to " << into;
+      }
+}
+/// Rounded once, although the target has no type that holds all bits.
+TEST(Decomp, LongsAreCastWithoutDoubles) {
+  TestRenderer r(plain_ops(false), {dtypes::int64, dtypes::uint64, dtypes::float64});
+  for (DType d : kLongs)
+    for (DType o : {dtypes::float16, dtypes::float32})
+      for (bool to : {false, true}) {
+        const DType from = to ? d : o, into = to ? o : d;
+        Function f({from}, [&](const UOps& a) { return a[0].cast(into); }, r);
+        Bytes in = inputs(from, 4096, 7), expected(4096 * eval_itemsize(into));
+        const void* p[1] = {in.data()};
+        cast_loop(from, into)(expected.data(), p, 4096);
         EXPECT_LT(first_difference(f({in}), expected, into), 0) << from << " to " << into;
       }
 }

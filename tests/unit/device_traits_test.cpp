@@ -28,6 +28,22 @@ TEST(DeviceTraits, RowsAreOneKernelWhereAThreadWalksThem) {
   EXPECT_EQ(kernels_of_softmax(302), 1);
 }
 
+int64_t kernels_of_sum(int64_t n) {
+  Tensor sum = Tensor::empty({n}, {.device = "NULL"});
+  for (int i = 1; i < 16; i++) sum = sum + Tensor::empty({n}, {.device = "NULL"});
+  const int64_t before = GlobalCounters::kernels;
+  sum.realize();
+  return GlobalCounters::kernels - before;
+}
+
+TEST(DeviceTraits, KernelsHaveNoMoreBuffersThanTheirDeviceAllows) {
+  const DeviceTraits usual = device_traits("NULL");
+  EXPECT_EQ(kernels_of_sum(100), 1);
+  set_device_traits("NULL", {.kernel_buffers = 8});
+  EXPECT_GE(kernels_of_sum(101), 3);  // 16 operands, 7 of them at once
+  set_device_traits("NULL", usual);
+}
+
 TEST(DeviceTraits, OfKnownDevices) {
   EXPECT_TRUE(device_traits("CPU").attention_kernels);
   EXPECT_TRUE(device_traits("CPU:1").row_kernels);

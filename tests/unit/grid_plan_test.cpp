@@ -51,6 +51,21 @@ TEST(GridPlan, ProductsOfAnySize) {
   planned(conv(2, 3, 9, 10, 11, 3, 0));
 }
 
+/// An axis that no dimension is long enough for has two, and where its length has no divisor to fit, threads beyond the
+/// end store nothing.
+TEST(GridPlan, LongAxesHaveTwoDimensions) {
+  for (int64_t n : {1024, 1000, 1021}) {
+    Target t = small_target(4);
+    for (int64_t& limit : t.grid_limit) limit = 32;
+    const Grid g = planned(elementwise(1, n), t);
+    EXPECT_GE(g.groups * g.threads, n);
+    EXPECT_LE(g.groups * g.threads, 32 * 32 * 4);
+  }
+  Target t = small_target(1);
+  for (int64_t& limit : t.grid_limit) limit = 4;
+  EXPECT_THROW(planned(elementwise(1, 1021), t), ShapeError);
+}
+
 TEST(GridPlan, FewSumsAreSharedByGroups) {
   EXPECT_GE(planned(reduce_all(4096)).threads, 32);
   const Grid rows = planned(reduce_rows(8, 1000));

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "tinygrad/base/cancellation.h"
+#include "tinygrad/base/contains.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/codegen/decomp/decomp.h"
 #include "tinygrad/codegen/expand/access.h"
@@ -85,6 +86,26 @@ UOp lanes_pass(UOp sink, PassContext&) {
   });
 }
 
+/// The lanes of kernels whose authors have ordered their loops become a loop around each store where there are no
+/// vectors.
+UOp scalar_lanes_pass(UOp sink, PassContext& c) {
+  if (c.renderer.max_lanes(dtypes::uint8) > 1) return sink;
+  UOps loops;
+  return rebuild(sink, [&](UOp u) {
+    if (is_lane(u)) {
+      RangeArg arg = u.arg<RangeArg>();
+      arg.type = AxisType::kLoop;
+      loops.push_back(u.with_arg(Arg(arg)));
+      return loops.back();
+    }
+    UOp out = u;
+    if (u.is(Ops::STORE))
+      for (UOp r : UOps(ranges_of(u)))
+        if (contains(loops, r)) out = out.end(UOps{r});
+    return out;
+  });
+}
+
 /// Runs first, so that it sees what the scheduler has seen.
 UOp attention_pass(UOp sink, PassContext& c) {
   c.plan = plan_scheduled(sink, c.renderer, c.options, c.names);
@@ -131,6 +152,7 @@ const std::vector<Pass>& passes() {
   constexpr int kAxes = kUnlessByHand | kWithChosenAxes;
   // clang-format off
   static const std::vector<Pass> table{
+      {"scalar lanes", scalar_lanes_pass},
       {"attention", attention_pass, nullptr, kUnlessByHand},
       {"symbolic", nullptr, sym},
       {"plan", plan_pass, nullptr, kUnlessByHand},

@@ -9,6 +9,7 @@
 #include "tinygrad/render/listing.h"
 #include "tinygrad/render/llvmir/llvmir.h"
 #include "tinygrad/render/llvmir/ptx.h"
+#include "tinygrad/render/wgsl/wgsl.h"
 
 namespace tg {
 namespace {
@@ -30,6 +31,7 @@ void register_builtin_renderers() {
   register_renderer("PTX", make<PtxRenderer>);
   register_renderer("HIP", grid(hip_style()));
   register_renderer("METAL", grid(metal_style()));
+  register_renderer("WGSL", make<WgslRenderer>);
 }
 }  // namespace
 

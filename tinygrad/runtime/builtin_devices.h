@@ -13,6 +13,7 @@ DeviceKind opencl_kind();
 DeviceKind cuda_kind();
 DeviceKind amd_kind();
 DeviceKind metal_kind();
+DeviceKind webgpu_kind();
 
 /// Registers the devices of the library. Called once, before the registry is used.
 void register_builtin_devices();

@@ -11,6 +11,7 @@
 #include "tinygrad/runtime/host_compilers.h"
 #include "tinygrad/runtime/nvrtc_compiler.h"
 #include "tinygrad/runtime/ptxas.h"
+#include "tinygrad/runtime/wgsl_compiler.h"
 
 namespace tg {
 
@@ -28,7 +29,8 @@ Target ptx_target(const std::string& arch) {
 }
 constexpr Offline kOffline[] = {{"CUDA", cuda_target, make_nvrtc_compiler},
                                 {"PTX", ptx_target, make_ptxas_compiler},
-                                {"HIP", amdgpu_target, make_amdgpu_compiler}};
+                                {"HIP", amdgpu_target, make_amdgpu_compiler},
+                                {"WGSL", wgsl_target, make_wgsl_compiler}};
 const Offline* find_offline(std::string_view renderer) {
   for (const Offline& o : kOffline)
     if (renderer == o.renderer) return &o;
@@ -59,7 +61,7 @@ struct HostToolchain::State {
     t.cores = threads;
     if (t.renderer.empty()) t.renderer = !llvm_plugin_missing().empty() && !clang_path().empty() ? "CLANG" : "LLVM";
     TG_CHECK(DeviceError, t.renderer == "LLVM" || t.renderer == "CLANG", "[DEV] ", kind, " has no renderer '",
-             t.renderer, "', expected LLVM", runs ? " or CLANG" : ", CLANG, CUDA, PTX or HIP",
+             t.renderer, "', expected LLVM", runs ? " or CLANG" : ", CLANG, CUDA, PTX, HIP or WGSL",
              t.renderer.starts_with("C")   ? ", did you mean: 'CLANG'?"
              : t.renderer.starts_with("L") ? ", did you mean: 'LLVM'?"
                                            : "");

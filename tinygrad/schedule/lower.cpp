@@ -27,6 +27,8 @@ class Lowerer {
  public:
   Lowerer(Ranged& r, std::vector<ScheduleBuffer> buffers, const ScheduleOptions& o, std::span<const KernelRef> kernels)
       : r_(r), o_(o), kernels_(kernels), g_(std::move(buffers)) {
+    for (const ScheduleBuffer& b : g_.buffers())
+      max_buffers_ = std::min(max_buffers_, device_traits(b.device).kernel_buffers);
     state_of_.assign(r_.nodes.size(), -1);
     store_step_.assign(r_.nodes.size(), -1);
   }
@@ -240,7 +242,7 @@ class Lowerer {
     if (v.id() >= sizes_.size()) sizes_.resize(v.id() + v.id() / 2 + 64);
     sizes_[v.id()] = s;
   }
-  bool fits(Size s) const { return s.ops <= o_.max_alu && s.buffers < o_.max_buffers; }
+  bool fits(Size s) const { return s.ops <= o_.max_alu && s.buffers < max_buffers_; }
   static int32_t weight_of(Ops op) {
     const OpCost* cost = costs_of(op);
     return cost ? cost->size : 1;
@@ -379,6 +381,7 @@ class Lowerer {
 
   Ranged& r_;
   const ScheduleOptions& o_;
+  int64_t max_buffers_ = o_.max_buffers;  // of a kernel, on every device at hand
   std::span<const KernelRef> kernels_;
   StepGraph g_;
   std::vector<StateId> state_of_;  // by position

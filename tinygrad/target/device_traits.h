@@ -16,6 +16,8 @@ struct DeviceTraits {
   bool row_kernels = true;
   /// Kernels compute attention in blocks of scores (codegen/plan/attention_blocks.h).
   bool attention_kernels = false;
+  /// Buffers that a kernel can be called with, its results included.
+  int64_t kernel_buffers = INT64_MAX;
 };
 /// Returns the traits of the kind of `device` ("CPU", "CPU:1"): the defaults where nobody has set others.
 DeviceTraits device_traits(std::string_view device);

@@ -30,6 +30,8 @@ class Renderer {
   virtual int64_t scratch_limit() const { return int64_t{1} << 40; }
   virtual bool has_gather() const { return true; }  ///< vector INDEX that is not unit stride
   virtual bool has_blocks() const { return true; }  ///< strided vectors side by side as blocks, transposed in registers
+  /// Whether float32 keeps numbers below 2^-126; elsewhere arithmetic takes them for zero.
+  virtual bool has_denormals() const { return true; }
   virtual bool has_prefetch() const { return false; }  ///< CUSTOM "prefetch"
   /// WHERE with the tag kRarelyElse: operands used by its last source alone are computed only when some lane selects
   /// it.

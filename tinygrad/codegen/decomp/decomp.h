@@ -20,16 +20,19 @@ UOp lower_index_dtype(UOp sink);
 UOp decompose_dtypes(UOp sink, const Renderer& renderer, DTypeSet emulated = {});
 
 /// int64 and uint64 as two words each, where the renderer does not compute in int64 or `emulated` has it. Index
-/// arithmetic is not touched: this comes before it gets machine types. Throws NotSupportedError for a sum of the lanes
-/// of a vector.
+/// arithmetic is not touched: this comes before it gets machine types, and once more behind that where the renderer
+/// lacks int64 altogether. Throws DTypeError for a sum of the lanes of a vector, a loop of more than 2^31 iterations
+/// and a buffer of more elements.
 UOp decompose_longs(UOp sink, const Renderer& renderer, DTypeSet emulated = {});
 /// Whether decompose_longs has anything to do.
 bool emulates_longs(UOp sink, const Renderer& renderer, DTypeSet emulated);
 
 /// Operations the renderer lacks: FLOORDIV/FLOORMOD, THREEFRY, EXP2, LOG2, SIN, POW, RECIPROCAL, MAX, TRUNC, MULACC,
 /// ...
-UOp decompose_ops(UOp sink, OpSet ops);
-inline UOp decompose_ops(UOp sink, const Renderer& renderer) { return decompose_ops(sink, renderer.ops()); }
+UOp decompose_ops(UOp sink, OpSet ops, bool doubles = true);
+inline UOp decompose_ops(UOp sink, const Renderer& renderer) {
+  return decompose_ops(sink, renderer.ops(), renderer.supports(dtypes::float64));
+}
 
 /// Operations only the late form has: a + b * -1 -> SUB, x * -1 -> NEG, not(a != b) -> CMPEQ, x * RECIPROCAL(y) ->
 /// FDIV, and acc + a * b -> MULACC in chains that start at an accumulator and where a * b needs no rounding. Nothing
@@ -47,6 +50,7 @@ inline UOp lower_to_target(UOp sink, const Renderer& renderer) {
 /// The context of the tables below: the operations a target has.
 struct TargetOps {
   OpSet ops;
+  bool doubles = true;  ///< computes in float64
   bool has(Ops op) const { return ops.has(op); }
   bool lacks(Ops op) const { return !ops.has(op); }
   bool lacks_floor() const { return lacks(Ops::FLOORDIV) || lacks(Ops::FLOORMOD); }
@@ -71,12 +75,14 @@ UOp cosine_argument(UOp x);
 /// log2(x); at most 1.4 ulp off, exact on powers of two; log2(+-0) = -inf, NaN for negative values.
 UOp decompose_log2(UOp x, bool fma);
 /// sin(x) for every finite x, however large: float32 at most 0.51 ulp off, float64 at most 2; NaN for infinities.
-UOp decompose_sin(UOp x, bool fma);
+/// `doubles`: float64 may be used inside; without it float32 is at most 2 ulp off.
+UOp decompose_sin(UOp x, bool fma, bool doubles = true);
 /// Computes sin(x) of a float32 below 2^17 in float32, at most 1.6 ulp off, and as decompose_sin beyond: for renderers
 /// with rare choices and fused multiply-adds.
 UOp decompose_near_sin(UOp x);
-/// pow(x, y) with C's rules for signs, zeros, infinities and integer exponents. float32 at most 1 ulp off, float64 1.5.
-UOp decompose_pow(UOp x, UOp y, bool fma);
+/// pow(x, y) with C's rules for signs, zeros, infinities and integer exponents. float32 at most 1 ulp off, float64 and
+/// float32 without `doubles` 1.5.
+UOp decompose_pow(UOp x, UOp y, bool fma, bool doubles = true);
 /// Threefry-2x32, 20 rounds, of uint64 counters and keys, low word first.
 UOp decompose_threefry(UOp counter, UOp key);
 

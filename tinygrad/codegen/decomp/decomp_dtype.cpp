@@ -85,7 +85,8 @@ UOp encoded(UOp v, DType d) {
   return code.cast(n.storage);
 }
 
-UOp decoded(UOp code, DType d) {
+/// Returns the value of a code. `denormals`: float32 has such numbers, see Renderer::has_denormals().
+UOp decoded(UOp code, DType d, bool denormals) {
   const Narrow n = narrow(d);
   UOp c = code.cast(uint32);
   if (d == dtypes::bfloat16) return (c << word(16)).bitcast(float32);
@@ -93,8 +94,13 @@ UOp decoded(UOp code, DType d) {
   const uint32_t top = 1u << (width - 1);
   UOp magnitude = c & word(top - 1), sign = (c & word(top)) << word(static_cast<uint32_t>(32 - width));
   // As a float32 with its exponent off by a constant: a multiplication sets it right, denormal numbers included.
-  UOp r =
-      (magnitude << word(static_cast<uint32_t>(n.shift()))).bitcast(float32) * number(std::ldexp(1.0, 127 - n.bias));
+  UOp shifted = magnitude << word(static_cast<uint32_t>(n.shift()));
+  UOp r = shifted.bitcast(float32) * number(std::ldexp(1.0, 127 - n.bias));
+  if (!denormals) {
+    UOp large = (shifted + word(static_cast<uint32_t>(127 - n.bias) << 23)).bitcast(float32);
+    UOp small = magnitude.cast(float32) * number(std::ldexp(1.0, n.least_exponent() - n.mantissa));
+    r = (magnitude < word(1u << n.mantissa)).where(small, large);
+  }
   if (n.infinity) {
     const uint32_t infinity = d == dtypes::float16 ? 0x7c00u : 0x7cu;
     r = magnitude.eq(word(infinity)).where(number(kInf), r);
@@ -147,7 +153,7 @@ UOp emulated_bitcast(const Emulation& e, UOp u) {
   const DType from = u.src(0).dtype(), d = u.dtype();
   if (from == d) return e.src[0];
   const UOp v = e.emulated(from) ? encoded(e.src[0], from) : e.src[0];
-  return e.emulated(d) ? decoded(v.bitcast(narrow(d).storage), d) : v.bitcast(d);
+  return e.emulated(d) ? decoded(v.bitcast(narrow(d).storage), d, e.renderer.has_denormals()) : v.bitcast(d);
 }
 UOp emulated_store(Emulation& e, UOp u) {
   const DType d = u.src(1).dtype();
@@ -158,7 +164,7 @@ UOp emulated_load(Emulation& e, UOp u) {
   const DType stored = e.src[0].dtype();
   if (stored == float32) return e.over(u, float32);
   if (e.src.size() > 1) e.src[1] = encoded(e.src[1], u.dtype());
-  return decoded(e.over(u, stored), u.dtype());
+  return decoded(e.over(u, stored), u.dtype(), e.renderer.has_denormals());
 }
 
 /// Of the nodes behind the first three rules, only those of emulated types are left.

@@ -1,82 +1,16 @@
 /// \file 64-bit integers for targets without them: a value is two uint32 words, the low one first in memory.
 #include "tinygrad/base/math.h"
 #include "tinygrad/codegen/decomp/decomp.h"
+#include "tinygrad/codegen/decomp/word_pair.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/memory_ops.h"
 
 namespace tg {
 namespace {
+using namespace words;
 using dtypes::float32, dtypes::float64, dtypes::int32, dtypes::int64, dtypes::uint32, dtypes::uint64;
 
 bool is_long(DType d) { return d == int64 || d == uint64; }
-UOp word(uint32_t v) { return UOp::constant(ConstValue(static_cast<int64_t>(v)), uint32); }
-UOp both(UOp a, UOp b) { return UOp::alu(Ops::AND, {a, b}); }
-UOp either(UOp a, UOp b) { return UOp::alu(Ops::OR, {a, b}); }
-UOp is_set(UOp v) { return v.ne(word(0)); }
-
-struct Pair {
-  UOp low, high;
-};
-Pair literal(int128 v) { return {word(static_cast<uint32_t>(v)), word(static_cast<uint32_t>(v >> 32))}; }
-Pair choose(UOp c, Pair a, Pair b) { return {c.where(a.low, b.low), c.where(a.high, b.high)}; }
-UOp differ(Pair a, Pair b) { return either(a.low.ne(b.low), a.high.ne(b.high)); }
-UOp sign_word(UOp high) { return (high.bitcast(int32) >> ConstValue(31)).bitcast(uint32); }
-UOp negative(Pair a, bool is_signed) { return is_signed ? is_set(a.high & word(0x80000000u)) : UOp::constant(false); }
-
-UOp less(Pair a, Pair b, bool is_signed) {
-  auto top = [&](UOp h) { return is_signed ? h.bitcast(int32) : h; };
-  return either(top(a.high) < top(b.high), both(a.high.eq(b.high), a.low < b.low));
-}
-Pair sum(Pair a, Pair b) {
-  UOp low = a.low + b.low;
-  return {low, a.high + b.high + (low < a.low).cast(uint32)};
-}
-Pair negated(Pair a) {
-  UOp low = a.low ^ word(~0u);
-  return sum({low, a.high ^ word(~0u)}, literal(1));
-}
-Pair difference(Pair a, Pair b) { return {a.low - b.low, a.high - b.high - (a.low < b.low).cast(uint32)}; }
-
-/// Returns the full product of two words, from halves of 16 bits.
-Pair product(UOp a, UOp b) {
-  auto low = [](UOp v) { return v & word(0xffff); };
-  auto high = [](UOp v) { return v >> word(16); };
-  UOp ll = low(a) * low(b), lh = low(a) * high(b), hl = high(a) * low(b);
-  UOp middle = high(ll) + low(lh) + low(hl);
-  return {low(ll) | (middle << word(16)), high(a) * high(b) + high(lh) + high(hl) + high(middle)};
-}
-Pair product(Pair a, Pair b) {
-  Pair p = product(a.low, b.low);
-  return {p.low, p.high + a.low * b.high + a.high * b.low};
-}
-
-Pair shifted_left(Pair a, UOp by) {  // by < 64
-  UOp n = by & word(31), far = word(31) < by, low = a.low << n;
-  return {far.where(word(0), low), far.where(low, (a.high << n) | ((a.low >> word(1)) >> (word(31) - n)))};
-}
-Pair shifted_right(Pair a, UOp by, UOp fill, bool is_signed) {
-  UOp n = by & word(31), far = word(31) < by;
-  UOp high = is_signed ? (a.high.bitcast(int32) >> n.bitcast(int32)).bitcast(uint32) : a.high >> n;
-  return {far.where(high, (a.low >> n) | ((a.high << word(1)) << (word(31) - n))), far.where(fill, high)};
-}
-/// A count of 64 or more (a negative one is such a count) shifts everything out.
-Pair shift(Ops op, Pair a, Pair count, bool is_signed) {
-  UOp fill = op == Ops::SHR && is_signed ? sign_word(a.high) : word(0);
-  UOp out = either(is_set(count.high), word(63) < count.low);
-  return choose(out, {fill, fill},
-                op == Ops::SHL ? shifted_left(a, count.low) : shifted_right(a, count.low, fill, is_signed));
-}
-Pair shift(Ops op, Pair a, int by, bool is_signed) {
-  const UOp n = word(static_cast<uint32_t>(by % 32)), rest = word(static_cast<uint32_t>(31 - by % 32));
-  if (op == Ops::SHL) {
-    UOp low = a.low << n;
-    return by >= 32 ? Pair{word(0), low} : Pair{low, (a.high << n) | ((a.low >> word(1)) >> rest)};
-  }
-  UOp fill = is_signed ? sign_word(a.high) : word(0);
-  UOp high = is_signed ? (a.high.bitcast(int32) >> n.bitcast(int32)).bitcast(uint32) : a.high >> n;
-  return by >= 32 ? Pair{high, fill} : Pair{(a.low >> n) | ((a.high << word(1)) << rest), high};
-}
-
 /// Quotient and remainder, bit by bit; both 0 for a divisor of 0.
 std::pair<Pair, Pair> divided(Pair a, Pair b) {
   Pair q = literal(0), r = literal(0);
@@ -153,11 +87,7 @@ class Longs {
   }
   UOp to_float(Pair p, bool is_signed, DType d) const {
     auto high = [&](DType in) { return is_signed ? p.high.bitcast(int32).cast(in) : p.high.cast(in); };
-    if (!renderer_.supports(float64)) {
-      UOp r = high(float32) * UOp::constant(ConstValue(0x1p32), float32) + p.low.cast(float32);
-      UOp small = p.high.eq(sign_word(p.low));
-      return (is_signed ? small.where(p.low.bitcast(int32).cast(float32), r) : r).cast(d);
-    }
+    if (!renderer_.supports(float64)) return to_float32(p, is_signed, d != float32).cast(d);
     if (d != float64) {
       // The sum is rounded here and again below: the bits that decide the first rounding become one (sticky) bit.
       UOp large = (word(1u << 22) < p.high + word(1u << 21)),
@@ -191,11 +121,22 @@ class Longs {
     return i * ConstValue(2) + ConstValue(k);
   }
 
+  /// Returns the index of an INDEX. One that needs 64 bits on the way fits 32 in the end, as the elements do.
+  UOp index(UOp u) const {
+    if (!is_long(u.src(1).dtype())) return other_.get(u.src(1));
+    UOp base = u.src(0);
+    while (base.is(Ops::AFTER)) base = base.src(0);
+    const int128 size = base.src(0).src(0).const_int();
+    TG_CHECK(DTypeError, size <= INT32_MAX, "[render] got a buffer of ", static_cast<int64_t>(size),
+             " elements, an index of 32 bits reaches ", INT32_MAX);
+    return pair(u.src(1)).low.bitcast(int32);
+  }
+
   void value(UOp u) {
     const bool is_signed = u.dtype() == int64;
     if (u.in(groups::kDefines)) {
       ParamArg arg = u.arg<ParamArg>();
-      TG_ASSERT(arg.addrspace != AddrSpace::kAlu, "a variable of type ", u.dtype());
+      if (arg.addrspace == AddrSpace::kAlu) return set(u, split(u));  // what a kernel is called with has 64 bits
       if (is_register(u)) {
         UOp low = UOp::make(u.op(), uint32, u.srcs(), Arg(arg), u.tag());
         arg.slot = slots_++;
@@ -212,7 +153,7 @@ class Longs {
       return;
     }
     if (u.is(Ops::INDEX)) {
-      UOp i = other_.get(u.src(1));
+      UOp i = index(u);
       if (is_register(u)) set(u, {pair(u.src(0)).low.index({i}), pair(u.src(0)).high.index({i})});
       else set(u, {other_.get(u.src(0)).index({word_index(i, 0)}), other_.get(u.src(0)).index({word_index(i, 1)})});
       return;
@@ -299,6 +240,7 @@ class Longs {
       case Ops::CMPLT: return less(pair(u.src(0)), pair(u.src(1)), is_signed);
       case Ops::CMPNE: return differ(pair(u.src(0)), pair(u.src(1)));
       case Ops::CMPEQ: return differ(pair(u.src(0)), pair(u.src(1))).logical_not();
+      case Ops::INDEX: return other_.get(u.src(0)).index({index(u)});
       case Ops::BITCAST: return joined(pair(u.src(0)), u.dtype());
       case Ops::CAST: {
         const Pair p = pair(u.src(0));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tinygrad/codegen/decomp/decomp.h"
+#include "tinygrad/codegen/decomp/word_pair.h"
 
 namespace tg {
 namespace {
@@ -167,8 +168,9 @@ Parts exact_sum(UOp a, UOp b) {
 Parts exact_product(UOp a, UOp b, bool fma) {
   UOp p = a * b;
   if (fma) return {p, UOp::alu(Ops::MULACC, {a, b, p * ConstValue(-1.0)})};
-  auto leading = [](UOp v) {
-    return (v.bitcast(dtypes::int64) & ConstValue(-(int64_t{1} << 27))).bitcast(dtypes::float64);
+  const Format& f = format(a.dtype());
+  auto leading = [&](UOp v) {  // half of the bits
+    return (v.bitcast(f.bits) & ConstValue(-(int64_t{1} << (f.mantissa / 2 + 1)))).bitcast(f.type);
   };
   UOp ah = leading(a), al = a - ah, bh = leading(b), bl = b - bh;
   return {p, ((ah * bh - p) + ah * bl + al * bh) + al * bl};
@@ -178,34 +180,43 @@ Parts product(Parts a, Parts b, bool fma) {
   return exact_sum(p.high, p.low + (a.high * b.low + a.low * b.high));
 }
 
-/// Returns log2 of a positive finite value to about 2^-66: 2 / ln 2 * (s + s^3 / 3 + s^5 / 5 + ...) with s = f / (2 +
-/// f), plus the exponent.
+/// Returns a literal that is given as the sum of two float64 in two parts of type `d`.
+Parts parts_of(double high, double low, DType d) {
+  const double first = truncate_float(high, d);
+  const double second = truncate_float((high - first) + low, d);
+  return {UOp::constant(ConstValue(first), d), UOp::constant(ConstValue(second), d)};
+}
+
+/// Returns log2 of a positive finite value to about 2^-66, of a float32 to 2^-32: 2 / ln 2 * (s + s^3 / 3 + s^5 / 5 +
+/// ...) with s = f / (2 + f), plus the exponent.
 Parts log2_in_parts(UOp x, bool fma) {
-  const Format& f = format(dtypes::float64);
-  UOp small = x < x.const_like(0x1p-1022), bits = small.where(x * ConstValue(0x1p53), x).bitcast(f.bits);
-  constexpr int64_t kRoot = 0x3fe6a09e667f3bcd;
-  UOp i = bits + ConstValue(-kRoot);
-  UOp m = ((i & ConstValue((int64_t{1} << 52) - 1)) + ConstValue(kRoot)).bitcast(f.type);
-  UOp e = (i >> ConstValue(52)).cast(f.type) + small.where(x.const_like(-53.0), x.const_like(0.0));
+  const Format& f = format(x.dtype());
+  const bool single = f.type == dtypes::float32;
+  const double least = single ? 0x1p-126 : 0x1p-1022, scale = single ? 0x1p24 : 0x1p53;
+  UOp small = x < x.const_like(least), bits = small.where(x * ConstValue(scale), x).bitcast(f.bits);
+  const int64_t root = single ? 0x3f3504f3 : 0x3fe6a09e667f3bcd;
+  UOp i = bits + ConstValue(-root);
+  UOp m = ((i & ConstValue((int64_t{1} << f.mantissa) - 1)) + ConstValue(root)).bitcast(f.type);
+  UOp e =
+      (i >> ConstValue(f.mantissa)).cast(f.type) + small.where(x.const_like(single ? -24.0 : -53.0), x.const_like(0.0));
   UOp g = m + ConstValue(-1.0), divisor = g + ConstValue(2.0), lost = g - (divisor - divisor.const_like(2.0));
   UOp quotient = UOp::alu(Ops::FDIV, {g, divisor});
   Parts back = exact_product(quotient, divisor, fma);
   Parts s{quotient, UOp::alu(Ops::FDIV, {((g - back.high) - back.low) - quotient * lost, divisor})};
   std::vector<double> series;
-  for (int k = 2; k <= 13; k++) series.push_back(1.0 / (2 * k + 1));
-  auto number = [&](double v) { return x.const_like(ConstValue(v)); };
+  for (int k = 2; k <= (single ? 6 : 13); k++) series.push_back(1.0 / (2 * k + 1));
   Parts square = product(s, s, fma),
-        third = product(product(s, square, fma), {number(0x1.5555555555555p-2), number(0x1.5555555555555p-56)}, fma);
+        third = product(product(s, square, fma), parts_of(0x1.5555555555555p-2, 0x1.5555555555555p-56, f.type), fma);
   UOp tail = s.high * square.high * square.high * polynomial(square.high, series, fma);
   Parts sum = exact_sum(s.high, third.high);
   sum = exact_sum(sum.high, sum.low + (third.low + s.low + tail));
-  Parts scaled = product(sum, {number(0x1.71547652b82fep+1), number(0x1.777d0ffda0d24p-55)}, fma);  // 2 / ln 2
+  Parts scaled = product(sum, parts_of(0x1.71547652b82fep+1, 0x1.777d0ffda0d24p-55, f.type), fma);  // 2 / ln 2
   Parts whole = exact_sum(e, scaled.high);  // the same where the exponent is 0
   return exact_sum(whole.high, whole.low + scaled.low);
 }
 
-/// Returns x^y for x >= 0 within 1.5 ulp.
-UOp pow_double(UOp x, UOp y, bool fma) {
+/// Returns x^y for x >= 0 within 1.5 ulp, computed in the type of x.
+UOp pow_in_parts(UOp x, UOp y, bool fma) {
   UOp zero = x.const_like(0.0), inf = x.const_like(kInf);
   Parts l = log2_in_parts(x, fma);
   UOp regular = both(zero < x, x < inf);
@@ -285,6 +296,47 @@ UOp near_sin(UOp x, bool cosine) {
   return UOp::alu(Ops::XOR, {s.bitcast(f.bits), (quarter & bits(2)) << ConstValue(30)}).bitcast(f.type);
 }
 
+/// The bits of 2 / pi behind a word of zeros.
+constexpr uint32_t kTwoOverPi[] = {0,          0xa2f9836e, 0x4e441529, 0xfc2757d1,
+                                   0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab};
+
+/// Returns sin or cos of a float32 in float32 and words (Payne and Hanek): of 2 / pi, times the mantissa, those 96 bits
+/// count that are below 4 quarter turns and above what a float32 resolves.
+UOp sin_in_words(UOp x, bool cosine, bool fma) {
+  using namespace words;
+  UOp bits = x.bitcast(uint32) & word(0x7fffffff), exponent = bits >> word(23);
+  UOp mantissa = (bits & word(0x7fffff)) | word(0x800000);
+  UOp from = exponent - word(127 - 7), first = (from >> word(5)) & word(7), shift = from & word(31);
+  UOps pieces;
+  for (uint32_t w : kTwoOverPi) pieces.push_back(word(w));
+  for (uint32_t move : {4, 2, 1}) {
+    UOps next;
+    for (size_t i = 0; i < 4 + move - 1; i++) {
+      UOp far = i + move < pieces.size() ? pieces[i + move] : word(0);
+      next.push_back(is_set(first & word(move)).where(far, pieces[i]));
+    }
+    pieces = std::move(next);
+  }
+  UOp window[3];
+  for (size_t i = 0; i < 3; i++) window[i] = (pieces[i] << shift) | ((pieces[i + 1] >> word(1)) >> (word(31) - shift));
+  const Pair low = words::product(mantissa, window[2]), middle = words::product(mantissa, window[1]);
+  UOp second = low.high + middle.low;
+  UOp top = middle.high + (second < middle.low).cast(uint32) + mantissa * window[0];
+  UOp quarter = (top + word(0x20000000)) >> word(30);
+  const Pair fraction = words::shift(Ops::SHL, {second, top}, 2, false);
+  UOp r = to_float32(fraction, true, false) * ConstValue(0x1.921fb54442d18p-64);  // pi / 2 as 2^64
+  UOp near = bits < word(0x3f490fdb);                                             // pi / 4
+  r = near.where(bits.bitcast(float32), r);
+  quarter = near.where(word(0), quarter);
+  if (cosine) quarter = quarter + word(1);
+  UOp z = r * r, sine = muladd(r * z, polynomial(z, kNearSin, fma), r, fma);
+  UOp cosines = muladd(z * z, polynomial(z, kNearCos, fma), muladd(z, z.const_like(-0.5), z.const_like(1.0), fma), fma);
+  UOp s = is_set(quarter & word(1)).where(cosines, sine).bitcast(uint32);
+  s = UOp::alu(Ops::XOR, {s, (quarter & word(2)) << word(30)});
+  if (!cosine) s = UOp::alu(Ops::XOR, {s, x.bitcast(uint32) & word(0x80000000)});
+  return (bits < word(0x7f800000)).where(s.bitcast(float32), x.const_like(kNaN));
+}
+
 /// Reduces large arguments (Payne and Hanek): of the 48 terms of 1/pi only those matter whose product with x is no even
 /// integer and not below one ulp of the result: eight, from `first` on, which follows from the exponent. A barrel
 /// shifter moves them to the front.
@@ -362,10 +414,12 @@ UOp decompose_exp2(UOp x, bool fma) {
 UOp decompose_log2(UOp x, bool fma) {
   return through_float32(x, [&](UOp v) { return log2_of(v, fma); });
 }
-UOp decompose_sin(UOp x, bool fma) {
+UOp decompose_sin(UOp x, bool fma, bool doubles) {
   const UOp turned = cosine_argument(x);
   return through_float32(turned ? turned : x, [&](UOp v) {
-    return v.dtype() == dtypes::float32 ? sin_float(v, bool(turned), fma) : sin_double(v, bool(turned), fma);
+    return v.dtype() == dtypes::float64 ? sin_double(v, bool(turned), fma)
+           : doubles                    ? sin_float(v, bool(turned), fma)
+                                        : sin_in_words(v, bool(turned), fma);
   });
 }
 
@@ -380,14 +434,14 @@ UOp decompose_near_sin(UOp x) {
   return is_near.where(near, sin_float(x, bool(turned), true)).rtag(Renderer::kRarelyElse);
 }
 
-UOp decompose_pow(UOp x, UOp y, bool fma) {
+UOp decompose_pow(UOp x, UOp y, bool fma, bool doubles) {
   if (x.dtype() == dtypes::float16)
-    return decompose_pow(x.cast(dtypes::float32), y.cast(dtypes::float32), fma).cast(dtypes::float16);
+    return decompose_pow(x.cast(dtypes::float32), y.cast(dtypes::float32), fma, doubles).cast(dtypes::float16);
   const Format& f = format(x.dtype());
   UOp one = x.const_like(1.0), zero = x.const_like(0.0), a = magnitude(x, f);
   auto wide = [](UOp v) { return v.cast(dtypes::float64); };
-  UOp r =
-      f.type == dtypes::float64 ? pow_double(a, y, fma) : exp2_of(wide(y) * log2_of(wide(a), fma), fma).cast(f.type);
+  UOp r = f.type == dtypes::float64 || !doubles ? pow_in_parts(a, y, fma)
+                                                : exp2_of(wide(y) * log2_of(wide(a), fma), fma).cast(f.type);
   r = both(a.eq(one), y.eq(y)).where(one, r);  // 0 * inf in the exponent
   UOp whole = is_integer(y), odd = both(whole, is_integer(y * ConstValue(0.5)).logical_not());
   UOp negative = x.bitcast(f.bits) < UOp::constant(ConstValue(0), f.bits);

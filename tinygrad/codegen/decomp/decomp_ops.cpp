@@ -150,10 +150,11 @@ const PatternMatcher<>& pm_decompositions() {
       rule(op<POW>(i, y), [](const TargetOps& t, I x, Y y) { return t.lacks(POW) ? lower_int_pow(x, y) : UOp(); }),
       // ---- functions ----
       rule(op<POW>(f, g),
-           [](const TargetOps& t, F f, G g) { return t.lacks(POW) ? decompose_pow(f, g, t.fma()) : UOp(); }),
+           [](const TargetOps& t, F f, G g) { return t.lacks(POW) ? decompose_pow(f, g, t.fma(), t.doubles) : UOp(); }),
       rule(op<EXP2>(f), [](const TargetOps& t, F f) { return t.lacks(EXP2) ? decompose_exp2(f, t.fma()) : UOp(); }),
       rule(op<LOG2>(f), [](const TargetOps& t, F f) { return t.lacks(LOG2) ? decompose_log2(f, t.fma()) : UOp(); }),
-      rule(op<SIN>(f), [](const TargetOps& t, F f) { return t.lacks(SIN) ? decompose_sin(f, t.fma()) : UOp(); }),
+      rule(op<SIN>(f),
+           [](const TargetOps& t, F f) { return t.lacks(SIN) ? decompose_sin(f, t.fma(), t.doubles) : UOp(); }),
       // ---- simple operations ----
       // A fused float16 would be a fused float32 and a second rounding.
       rule(op<MULACC>(x, y, z), [](const TargetOps& t, X x, Y y,
@@ -246,8 +247,8 @@ const PatternMatcher<>& pm_widen() {
 }
 }  // namespace
 
-UOp decompose_ops(UOp sink, OpSet ops) {
-  const TargetOps target{ops};
+UOp decompose_ops(UOp sink, OpSet ops, bool doubles) {
+  const TargetOps target{ops, doubles};
   return graph_rewrite(sink, pm_decompositions(), target, {.name = "decompose operations"});
 }
 UOp late_patterns(UOp sink, OpSet ops) {
@@ -258,12 +259,13 @@ UOp late_patterns(UOp sink, OpSet ops) {
 UOp lower_to_target(UOp sink, const Renderer& renderer, OpSet ops, DTypeSet emulated) {
   sink = decompose_longs(sink, renderer, emulated);
   sink = lower_index_dtype(sink);
+  if (!renderer.supports(dtypes::int64)) sink = decompose_longs(sink, renderer);  // indices of 64 bits
   sink = decompose_dtypes(sink, renderer, emulated);
   if (ops.has(EXP2) && ops.has(SIN) && renderer.supports(dtypes::float64))
     sink = graph_rewrite(sink, pm_widen(), {.name = "widen arguments"});
   if (!ops.has(SIN) && ops.has(MULACC) && renderer.has_rare_choices())
     sink = graph_rewrite(sink, pm_near_sin(), {.name = "near sines"});
-  sink = decompose_ops(sink, ops);
+  sink = decompose_ops(sink, ops, renderer.supports(dtypes::float64));
   return late_patterns(sink, ops);
 }
 

@@ -2,6 +2,7 @@
 #include "tinygrad/codegen/expand/gpudims.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/scratch/lower_stage.h"
@@ -37,6 +38,18 @@ UOp reduce_across(UOp reduce, UOp partial, const UOps& across, KernelContext& na
   return UOp::make(Ops::REDUCE, reduce.dtype(), src, reduce.arg());
 }
 
+/// Makes threads store results only where `gate` holds.
+UOp store_only_where(UOp sink, UOp gate) {
+  std::vector<std::pair<UOp, UOp>> map;
+  for (UOp e : sink.srcs()) {
+    UOp store = e.is(Ops::END) ? e.src(0) : e, index = store.src(0);
+    UOps s(store.srcs().begin(), store.srcs().end());
+    s[0] = UOp::make(Ops::INDEX, index.dtype(), {index.src(0), index.src(1).valid(gate)});
+    map.push_back({store, store.with_srcs(s)});
+  }
+  return sink.substitute(map);
+}
+
 /// Rewrites REDUCE(v, loops..., group...) to a partial reduce per thread and a reduce over the group's memory.
 UOp lower_groups(UOp sink, KernelContext& names) {
   UOps groups;
@@ -49,21 +62,13 @@ UOp lower_groups(UOp sink, KernelContext& names) {
     return reduce_across(u, partial, across, names);
   });
   if (groups.empty()) return out;
-  out = lower_stages(out, names);
   // The threads of a group all have the result: the first one stores it.
   UOp first;
   for (UOp g : groups) {
     UOp is = UOp::alu(Ops::CMPLT, {g, UOp::constant(int64_t{1})});
     first = first ? (first == is ? first : first & is) : is;
   }
-  std::vector<std::pair<UOp, UOp>> map;
-  for (UOp e : out.srcs()) {
-    UOp store = e.is(Ops::END) ? e.src(0) : e, index = store.src(0);
-    UOps s(store.srcs().begin(), store.srcs().end());
-    s[0] = UOp::make(Ops::INDEX, index.dtype(), {index.src(0), index.src(1).valid(first)});
-    map.push_back({store, store.with_srcs(s)});
-  }
-  return out.substitute(map);
+  return store_only_where(lower_stages(out, names), first);
 }
 /// Returns the product of sizes, as a constant where all are.
 UOp product_of_sizes(std::span<const UOp> ranges) {
@@ -79,8 +84,8 @@ UOp product_of_sizes(std::span<const UOp> ranges) {
 }
 
 /// Returns where to cut ranges, innermost first, into at most three dimensions: [0, first), [first, second) and the
-/// rest. As many ranges as possible have a dimension of their own, the inner ones first.
-std::pair<size_t, size_t> cut_dimensions(const UOps& ranges, const int64_t (&limit)[3]) {
+/// rest. As many ranges as possible have a dimension of their own, the inner ones first. Empty where they do not fit.
+std::optional<std::pair<size_t, size_t>> cut_dimensions(const UOps& ranges, const int64_t (&limit)[3]) {
   auto fits = [&](size_t begin, size_t end, int64_t most) {
     int128 n = 1;
     for (size_t i = begin; i < end && n <= most; i++) n *= vmax(ranges[i].src(0));
@@ -90,19 +95,52 @@ std::pair<size_t, size_t> cut_dimensions(const UOps& ranges, const int64_t (&lim
   for (size_t first = 1; first <= n; first++)
     for (size_t second = std::min(first + 1, n); second <= n; second++)
       if (fits(0, first, limit[0]) && fits(first, second, limit[1]) && fits(second, n, limit[2]))
-        return {first, second};
-  std::string sizes;
-  for (UOp r : ranges) sizes += (sizes.empty() ? "" : " x ") + str(static_cast<int64_t>(vmax(r.src(0))));
-  throw ShapeError(str("[grid] got ", sizes, ", expected at most ", limit[0], " x ", limit[1], " x ", limit[2]));
+        return std::pair{first, second};
+  return std::nullopt;
 }
 
-/// Maps ranges, outermost first, to dimensions of the grid. The innermost range is dimension 0, along which
+/// A range of the grid as a number of two digits, because no dimension is as long.
+struct SplitRange {
+  UOp range, number;
+  bool padded;  ///< the number may be too large
+};
+
+/// Replaces ranges, innermost first, that are longer than `most` by two: of sizes that divide them, where there are.
+std::vector<SplitRange> split_long_ranges(UOps& ranges, int64_t most, KernelContext& names) {
+  std::vector<SplitRange> out;
+  UOps kept;
+  for (UOp r : ranges) {
+    const auto n = static_cast<int64_t>(vmax(r.src(0)));
+    if (n <= most) {
+      kept.push_back(r);
+      continue;
+    }
+    int64_t inner = r.src(0).is_const() ? most : 0;
+    while (inner > 0 && n % inner) inner--;
+    const bool padded = inner == 0 || n / inner > most;
+    if (padded) inner = most;
+    const UOp size = UOp::constant(inner);
+    const UOp high = names.range((r.src(0) + ConstValue(inner - 1)) / size, AxisType::kGlobal),
+              low = names.range(inner, AxisType::kGlobal);
+    kept.push_back(low);
+    kept.push_back(high);
+    out.push_back({r, high * size + low, padded});
+  }
+  ranges = kept;
+  return out;
+}
+
+/// Maps ranges, innermost first, to dimensions of the grid. The innermost range is dimension 0, along which
 /// neighbouring threads run.
-void add_dimensions(UOps ranges, const std::string& prefix, const int64_t (&limit)[3],
+void add_dimensions(const UOps& ranges, const std::string& prefix, const int64_t (&limit)[3],
                     std::vector<std::pair<UOp, UOp>>* map) {
-  if (ranges.empty()) return;
-  std::reverse(ranges.begin(), ranges.end());
-  const auto [first, second] = cut_dimensions(ranges, limit);
+  const auto cut = cut_dimensions(ranges, limit);
+  if (!cut) {
+    std::string sizes;
+    for (UOp r : ranges) sizes += (sizes.empty() ? "" : " x ") + str(static_cast<int64_t>(vmax(r.src(0))));
+    throw ShapeError(str("[grid] got ", sizes, ", expected at most ", limit[0], " x ", limit[1], " x ", limit[2]));
+  }
+  const auto [first, second] = *cut;
   const size_t cuts[] = {0, first, second, ranges.size()};
   for (size_t d = 0; d < 3; d++) {
     const std::span<const UOp> own = std::span(ranges).subspan(cuts[d], cuts[d + 1] - cuts[d]);
@@ -127,10 +165,23 @@ UOp add_grid(UOp sink, const Target& target, KernelContext& names) {
   std::sort(global.begin(), global.end(), nests_before);
   std::sort(local.begin(), local.end(), nests_before);
   std::vector<std::pair<UOp, UOp>> map;
-  add_dimensions(global, "gidx", target.grid_limit, &map);
-  add_dimensions(local, "lidx", target.group_limit, &map);
+  std::reverse(global.begin(), global.end());
+  std::reverse(local.begin(), local.end());
+  std::vector<SplitRange> split;
+  if (!global.empty() && !cut_dimensions(global, target.grid_limit))
+    split = split_long_ranges(global, target.grid_limit[2], names);
+  if (!global.empty()) add_dimensions(global, "gidx", target.grid_limit, &map);
+  if (!local.empty()) add_dimensions(local, "lidx", target.group_limit, &map);
+  sink = lower_groups(sink, names);
+  for (const SplitRange& s : split) {
+    const UOp number = s.number.substitute(map), size = s.range.src(0);
+    const UOp inside = UOp::alu(Ops::CMPLT, {number, size});
+    if (s.padded) sink = store_only_where(sink, inside);
+    // Threads beyond the end read what the last one reads.
+    map.push_back({s.range, s.padded ? inside.where(number, size + ConstValue(-1)) : number});
+  }
   // Grid ranges are no loops: they leave the END lists.
-  return translate(lower_groups(sink, names), [&](UOp u, UOps& src) {
+  return translate(sink, [&](UOp u, UOps& src) {
     for (const auto& [r, dimension] : map)
       if (r == u) return dimension;
     if (u.is(Ops::END)) {
