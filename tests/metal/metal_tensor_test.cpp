@@ -26,6 +26,13 @@ TEST_F(MetalTensor, ComputesWithGroupsOfThreads) {
   EXPECT_EQ((b.shrink({{1, 3}}) - a.shrink({{0, 2}})).to_vector<float>(), (Floats{19, 28})) << "views have offsets";
 }
 
+/// Metal takes 31 arguments.
+TEST_F(MetalTensor, KernelsOfManyBuffersAreSplit) {
+  Tensor sum = on("METAL", {0, 0});
+  for (int i = 1; i <= 40; i++) sum = sum + on("METAL", {static_cast<float>(i), 1});
+  EXPECT_EQ(sum.to_vector<float>(), (Floats{820, 40}));
+}
+
 TEST_F(MetalTensor, SeveralGpus) {
   const Tensor a = on("METAL:1", {1, 2, 3}), b = on("METAL:4", {10, 20, 30});
   EXPECT_EQ((a.to("METAL:4") + b).to_vector<float>(), (Floats{11, 22, 33}));

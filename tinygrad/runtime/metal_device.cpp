@@ -11,7 +11,8 @@ namespace tg {
 namespace {
 constexpr size_t kShared = 0;  ///< MTLResourceStorageModeShared, with the default cache mode and tracking of hazards
 constexpr int64_t kApple1 = 1001, kApple9 = 1009, kMostApple = 1020, kMac2 = 2002;  ///< MTLGPUFamily
-constexpr int64_t kGridLimit = (int64_t{1} << 31) - 1;                              ///< indices are 32 bits
+constexpr int64_t kMostBuffers = 24;                    ///< of a kernel: 31 arguments, less those that variables take
+constexpr int64_t kGridLimit = (int64_t{1} << 31) - 1;  ///< indices are 32 bits
 
 int64_t family_of(ObjcId gpu) {
   const MetalLibrary& m = metal();
@@ -65,7 +66,7 @@ class MetalDevice final : public Device {
         transfers_(*context_),
         compiler_(*context_) {
     queue_.set_transfers(transfers_);
-    set_device_traits("METAL", {.row_kernels = false});
+    set_device_traits("METAL", {.row_kernels = false, .kernel_buffers = kMostBuffers});
   }
   bool handles_are_addresses() const override { return false; }
   const Target& target() override;
