@@ -6,13 +6,14 @@ TIDY = clang-tidy-19
 SOURCES = git ls-files -z -- '*.cpp' '*.h' | xargs -0 -r
 
 .PHONY: help demo deps release dev test python test-python asan ubsan tsan format check complexity bench compare env-docs
-.PHONY: fuzz clean test-cl test-backend
+.PHONY: fuzz clean test-cl test-backend test-cuda
 
 help:
 	@echo "make demo    install what is missing, build, train a convnet on MNIST"
 	@echo "make test    install what is missing, build, run all tests but the slow ones"
 	@echo "make test-backend DEV=NAME [BACKEND=FILE.cpp]   run all of tests/device on a device: what works, what fails, how fast it is"
 	@echo "make test-cl   run all of tests/device on OpenCL, in both forms of kernels"
+	@echo "make test-cuda   the same on an NVIDIA GPU, with NVRTC from PyPI"
 	@echo "make python  build the Python module tinygrad_cpp into .venv;   make test-python   and run its tests (numpy, pytest, hypothesis, jinja2, jsonschema from PyPI)"
 	@echo "make release|dev|asan|ubsan|tsan   build one preset into build/<preset>; the sanitizers also test"
 	@echo "make fuzz    build the fuzz targets with clang and sanitizers, run each for FUZZ_SECONDS (30)"
@@ -75,6 +76,11 @@ test-backend: deps
 	cmake --preset dev "-DTG_BACKENDS=$(abspath $(BACKEND))"
 	cmake --build --preset dev --parallel $(JOBS) --target test_device device_speed tg
 	python3 tools/test_backend.py build/dev/bin/test_device $(DEV)
+
+# All of tests/device on an NVIDIA GPU, then how fast it is. NVRTC comes from PyPI, unless the variable names another one.
+test-cuda: deps $(VENV)/bin/python
+	@[ -n "$(NVRTC)" ] || $(VENV)/bin/python -m pip install -q --disable-pip-version-check nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12
+	NVRTC="$${NVRTC:-$$(ls $(abspath $(VENV))/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12)}" $(MAKE) --no-print-directory test-backend DEV=CUDA
 
 asan ubsan tsan: deps
 	cmake --preset $@

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "apps/tg/models.h"
+#include "offline/zero_model.h"
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/engine/counters.h"
+#include "tinygrad/llm/language_model.h"
 #include "tinygrad/nn/nn.h"
 #include "tinygrad/nn/optim.h"
 #include "tinygrad/nn/state.h"
@@ -59,6 +61,19 @@ void resnet() {
   models::ResNet18 net(10);
   net(values({2, 3, 64, 64})).realize();
 }
+/// A prompt, then tokens one by one.
+void run_decoder(const DecoderSizes& sizes) {
+  const auto model = llm::LanguageModel::load(ZeroModel(sizes).file(), {.max_context = 128});
+  const std::vector<int32_t> prompt(40, 1);
+  model->prefill(0, prompt);
+  for (int i = 0; i < 2; i++) model->decode(std::vector<llm::NextToken>{{0, 1}});
+}
+/// SmolLM2-135M.
+void smol_lm() { run_decoder({576, 9, 3, 1536, 49152, io::GgmlType::kF16}); }
+/// Llama 3.2 1B, its weights in 4 bits.
+void llama() { run_decoder({2048, 32, 8, 8192, 128256, io::GgmlType::kQ4_K}); }
+/// SmolLM2-360M, its weights in 8 bits.
+void smol_lm_packed() { run_decoder({960, 15, 5, 2560, 49152, io::GgmlType::kQ8_0, /*tied=*/false}); }
 void gpt_block() { models::GptBlock(128, 4)(values({2, 32, 128})).realize(); }
 void training() {
   models::ConvNet net;
@@ -71,6 +86,7 @@ void training() {
 constexpr Graph kGraphs[] = {{"Elementwise", elementwise}, {"Types", types},      {"Products", products},
                              {"Reduces", reduces},         {"Images", images},    {"ResNet18", resnet},
                              {"GptBlock", gpt_block},      {"Training", training}};
+constexpr Graph kModels[] = {{"SmolLM2", smol_lm}, {"Llama", llama}, {"SmolLM2Packed", smol_lm_packed}};
 
 /// A compiler, and what is missing for it; empty: nothing.
 struct Language {
@@ -93,17 +109,21 @@ TEST_P(GpuCompile, AllKernels) {
   graph.run();
   EXPECT_GT(GlobalCounters::compiled + GlobalCounters::disk_hits, before);
 }
+std::string name_of(const testing::TestParamInfo<std::tuple<Graph, Processor>>& info) {
+  const auto& [graph, processor] = info.param;
+  return str(graph.name, "_", processor.language.name, "_", processor.arch);
+}
+constexpr Processor kProcessors[] = {{kCuda, "sm_75"}, {kCuda, "sm_90"},  {kCuda, "sm_120"},
+                                     {kPtx, "sm_75"},  {kPtx, "sm_90"},   {kHip, "gfx90a"},
+                                     {kHip, "gfx942"}, {kHip, "gfx1100"}, {kHip, "gfx1201"}};
 INSTANTIATE_TEST_SUITE_P(Offline, GpuCompile,
-                         testing::Combine(testing::ValuesIn(kGraphs),
-                                          testing::Values(Processor{kCuda, "sm_75"}, Processor{kCuda, "sm_90"},
-                                                          Processor{kCuda, "sm_120"}, Processor{kPtx, "sm_75"},
-                                                          Processor{kPtx, "sm_90"}, Processor{kHip, "gfx90a"},
-                                                          Processor{kHip, "gfx942"}, Processor{kHip, "gfx1100"},
-                                                          Processor{kHip, "gfx1201"})),
-                         [](const auto& info) {
-                           return str(std::get<0>(info.param).name, "_", std::get<1>(info.param).language.name, "_",
-                                      std::get<1>(info.param).arch);
-                         });
+                         testing::Combine(testing::ValuesIn(kGraphs), testing::ValuesIn(kProcessors)), name_of);
+INSTANTIATE_TEST_SUITE_P(Models, GpuCompile,
+                         testing::Combine(testing::ValuesIn(kModels), testing::ValuesIn(kProcessors)), name_of);
+constexpr Processor kOthers[] = {{kCuda, "sm_80"}, {kCuda, "sm_86"}, {kCuda, "sm_89"}, {kCuda, "sm_100"},
+                                 {kPtx, "sm_80"},  {kPtx, "sm_89"},  {kPtx, "sm_120"}, {kHip, "gfx1030"}};
+INSTANTIATE_TEST_SUITE_P(Others, GpuCompile, testing::Combine(testing::ValuesIn(kGraphs), testing::ValuesIn(kOthers)),
+                         name_of);
 
 TEST(GpuCompile, SaysWhatIsNoArchitecture) {
   EXPECT_THROW(cuda_target("gfx942"), ValueError);

@@ -15,9 +15,9 @@ GpuContext::GpuContext(const GpuDriver& gpu_driver, int ordinal, std::string dev
   size_t all = 0;
   call(driver.f.device_bytes, &all, device);
   bytes = static_cast<int64_t>(all);
-  pools = ask(GpuAttribute::kMemoryPools) != 0;
+  pools = driver.attribute_if_known(device, GpuAttribute::kMemoryPools) != 0;
   shared_static = ask(GpuAttribute::kSharedBytes);
-  shared_limit = std::max(shared_static, ask(GpuAttribute::kSharedBytesOptIn));
+  shared_limit = std::max<int64_t>(shared_static, driver.attribute_if_known(device, GpuAttribute::kSharedBytesOptIn));
   constexpr GpuAttribute kGroup[] = {GpuAttribute::kGroupX, GpuAttribute::kGroupY, GpuAttribute::kGroupZ};
   constexpr GpuAttribute kGrid[] = {GpuAttribute::kGridX, GpuAttribute::kGridY, GpuAttribute::kGridZ};
   for (int i = 0; i < 3; i++) {

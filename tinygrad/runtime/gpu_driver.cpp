@@ -30,6 +30,11 @@ int GpuDriver::attribute(int device, GpuAttribute question) const {
   return value;
 }
 
+int GpuDriver::attribute_if_known(int device, GpuAttribute question) const {
+  int value = 0;
+  return f.device_attribute(&value, number_of(question), device) == 0 ? value : 0;
+}
+
 void* find_gpu_symbol(void* library, const char* file, const char* symbol, const char* expected) {
   void* found = dlsym(library, symbol);
   TG_CHECK(DeviceError, found, "[driver] ", file, " has no function ", symbol, ", expected ", expected);

@@ -121,6 +121,8 @@ class GpuDriver {
   }
   /// Returns the answer to a question about a device. Throws DeviceError.
   int attribute(int device, GpuAttribute question) const;
+  /// Returns the answer, 0 where the driver does not know the question.
+  int attribute_if_known(int device, GpuAttribute question) const;
 };
 
 /// Finds a function of an opened library. Throws DeviceError that names it where there is none.
