@@ -153,7 +153,7 @@ for _name, _default in {
     "ALL2ALL": 0, "ALLREDUCE_CAST": 1, "DISABLE_FAST_IDIV": 1, "FUSE_OPTIM": 0, "ALLOW_DEVICE_USAGE": 1,
     "CAPTURE_PROCESS_REPLAY": 0,
     "NULL_ALLOW_COPYOUT": 0, "CHECK_OOB": 0, "IGNORE_OOB": 1, "PCONTIG": 0, "DEBUG_RANGEIFY": 0, "TUPLE_ORDER": 1,
-    "ALLOW_TF32": 0, "USE_ATOMICS": 0,
+    "USE_ATOMICS": 0,
     "DISALLOW_BROADCAST": 0, "DEVECTORIZE": 1, "QUANTIZE": 0,
 }.items():
   if _name not in ContextVar._cache: globals()[_name] = ContextVar(_name, _default)

@@ -250,8 +250,9 @@ TEST_F(TensorCores, SettingsTurnThemOff) {
 TEST(TensorCoreTable, RowsAreDistinctAndComplete) {
   for (const TensorCore& t : tensor_core_table()) {
     EXPECT_EQ(find_tensor_core(t.name), &t);
-    EXPECT_EQ(t.elements[0] * t.threads, t.m * t.k * (t.n ? 1 : 1)) << t.name;
-    EXPECT_EQ(t.k * t.a.itemsize(), t.threads == 1 ? 4 : t.k * t.a.itemsize()) << t.name << ": a word of 32 bits";
+    EXPECT_EQ(t.k % t.pack, 0) << t.name;
+    EXPECT_TRUE(t.pack == 1 || t.pack * t.a.itemsize() == 4) << t.name << ": a word of 32 bits";
+    if (t.threads == 1) EXPECT_EQ(t.pack, t.k) << t.name;
   }
   EXPECT_TRUE(tensor_cores_of(parse_processor("riscv64")).empty());
   EXPECT_EQ(find_tensor_core("none"), nullptr);

@@ -17,6 +17,7 @@
 #include "tinygrad/codegen/linear/prefetch.h"
 #include "tinygrad/codegen/linear/program_info.h"
 #include "tinygrad/codegen/opt/final_ranges.h"
+#include "tinygrad/codegen/opt/fragments.h"
 #include "tinygrad/codegen/opt/stage_operands.h"
 #include "tinygrad/codegen/plan/plan.h"
 #include "tinygrad/codegen/plan/reuse_values.h"
@@ -162,7 +163,8 @@ const std::vector<Pass>& passes() {
       {"accumulate blocks", [](UOp s, C c) { return accumulate_blocks(s, *c.ranges); }, nullptr, kAxes},
       {"place reused values", [](UOp s, C c) { return place_reused_values(s, *c.ranges); }, nullptr, kAxes},
       {"substitute ranges", [](UOp s, C c) { return substitute_ranges(s, *c.ranges); }, nullptr, kAxes},
-      {"lower stages", [](UOp s, C c) { return lower_stages(s, c.names); }, nullptr, kAxes},
+      {"distribute fragments", [](UOp s, C c) { return distribute_fragments(s, *c.ranges, c.names); }, nullptr, kAxes},
+      {"lower stages", [](UOp s, C c) { return lower_stages(s, c.names, c.renderer.target()); }, nullptr, kAxes},
       {"join panels", join_panels, nullptr, kAxes},
       {"hoist factors", [](UOp s, C) { return factor_reduces(s); }, nullptr, kUnlessByHand},
       {"symbolic after opts", nullptr, sym},
@@ -204,7 +206,7 @@ CodegenOptions CodegenOptions::from_env() {
   CodegenOptions o;
   o.noopt = env::NOOPT.get() != 0;
   o.beam = static_cast<int>(env::BEAM.get());
-  o.tensor_cores = env::TC.get() == 0 ? 0 : env::ROUND_PRODUCTS ? 1 : 2;
+  o.tensor_cores = env::TC.get() == 0 ? 0 : env::ROUND_PRODUCTS ? 1 : env::ALLOW_TF32 ? 3 : 2;
   o.tensor_core = static_cast<int>(env::TC_SELECT.get());
   o.no_locals = env::NOLOCALS.get() != 0;
   o.transcendental = static_cast<int>(env::TRANSCENDENTAL.get());

@@ -12,9 +12,11 @@ namespace tg {
 
 /// What decides the code of a kernel besides the kernel and the target. A value; its hash is part of every cache key.
 struct CodegenOptions {
-  bool noopt = false;        ///< scalar loops: no OptOps
-  int beam = 0;              ///< width of the search; 0: the heuristic decides
-  int tensor_cores = 2;      ///< 0: none, 1: exact ones where they are faster, 2: also those that round differently
+  bool noopt = false;  ///< scalar loops: no OptOps
+  int beam = 0;        ///< width of the search; 0: the heuristic decides
+  int tensor_cores =
+      2;  ///< 0: none, 1: exact ones where they are faster, 2: also those that round differently, 3: those
+          ///< that round factors as well
   int tensor_core = -1;      ///< only this one of the table; -1: any
   bool no_locals = false;    ///< no workgroups on targets that have them
   int transcendental = 1;    ///< 2: exp2, log2, sin and pow always in software

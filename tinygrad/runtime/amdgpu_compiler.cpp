@@ -1,6 +1,8 @@
 /// \file HIP to AMDGPU assembly by clang.
 #include "tinygrad/runtime/amdgpu_compiler.h"
 
+#include <algorithm>
+
 #include "tinygrad/base/error.h"
 #include "tinygrad/runtime/host_compilers.h"
 
@@ -69,7 +71,12 @@ Target amdgpu_target(const std::string& arch) {
            t.arch.starts_with("gfx") && t.arch.size() >= 6 && t.arch.size() <= 8 &&
                t.arch.find_first_not_of("0123456789abcdef", 3) == std::string::npos,
            "[DEV] got the AMD architecture ", arch, ", expected gfx90a, gfx942, gfx1100, ...");
-  t.features = {"fma"};
+  t.features = {"copy16", "fma", "shuffles"};
+  if (t.arch == "gfx90a") t.features.insert(t.features.end(), {"buffers", "mfma", "mfma2"});
+  if (t.arch.starts_with("gfx94")) t.features.insert(t.features.end(), {"buffers", "mfma", "mfma3"});
+  if (t.arch.starts_with("gfx11")) t.features.emplace_back("wmma11");
+  if (t.arch.starts_with("gfx12")) t.features.emplace_back("wmma12");
+  std::sort(t.features.begin(), t.features.end());
   t.vector_bytes = 4;
   t.vector_registers = 64;
   t.shared_bytes = 64 << 10;

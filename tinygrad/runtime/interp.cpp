@@ -2,7 +2,9 @@
 #include "tinygrad/runtime/interp.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <span>
 
 #include "tinygrad/render/program_view.h"
 #include "tinygrad/uop/facts.h"
@@ -156,6 +158,9 @@ class Interpreter::Decoder {
       case Ops::LOAD:
       case Ops::STORE: return access(u);
       case Ops::REDUCE: return reduce(u);
+      case Ops::WMMA: return product(u);
+      case Ops::CUSTOMI: return shuffle(u);
+      case Ops::GETTUPLE: place(u) = place(u.src(0)) + static_cast<size_t>(u.int_arg()) * kAlign; return;
       default:
         TG_ASSERT(u.in(groups::kElementwise), "not an instruction of a linear program: ", u);
         return arithmetic(u, in.lanes);
@@ -231,10 +236,12 @@ class Interpreter::Decoder {
     s.item = static_cast<uint8_t>(eval_itemsize(d));
     s.u = u;
     s.affine = a.affine && a.lanes == lanes && a.stride == 1 && u.nsrc() <= 2 && lanes > 1;
-    TG_ASSERT(a.base.dtype().itemsize() == d.itemsize(), "access of ", d, " to ", a.base.dtype(), ": ", u);
+    const int from = a.base.dtype().itemsize(), to = d.itemsize();  // words of narrow elements
+    TG_ASSERT(from == to || (from < to && a.base.is(Ops::PARAM) && is_load), "access of ", d, " to ", a.base.dtype(),
+              ": ", u);
     s.index_type = a.index.dtype();
     s.index_item = static_cast<uint8_t>(item(a.index));
-    s.size = a.size;
+    s.size = from == 0 ? a.size : a.size * from / std::max(to, 1);
     const bool own = a.base.is(Ops::BUFFER);
     s.memory = !own ? Memory::kParam : is_shared(a.base) ? Memory::kShared : Memory::kFrame;
     if (own) s.stride = bytes_of(a.base);
@@ -263,6 +270,35 @@ class Interpreter::Decoder {
     TG_ASSERT(s.fn, "reduce of ", u.dtype(), ": ", u);
     s.in[1] = reserve(s.item * static_cast<size_t>(s.lanes));
     s.out = place(u) = reserve(s.item);
+    push(s);
+  }
+
+  void shuffle(UOp u) {
+    Step s{};
+    s.kind = Kind::kShuffle;
+    s.item = static_cast<uint8_t>(item(u));
+    s.base = u.int_arg();
+    s.in[0] = operand(u.src(0), 1);
+    s.out = place(u) = reserve(item(u));
+    s.u = u;
+    push(s);
+  }
+
+  void product(UOp u) {
+    const TensorCore* core = find_tensor_core(u.arg<std::string>());
+    TG_ASSERT(core && core->threads > 1 && kWarp % static_cast<size_t>(core->threads) == 0,
+              "no instruction that threads share: ", u);
+    Product p{core, {}};
+    for (UOp s : u.srcs()) p.registers.push_back(operand(s, 1));
+    Step s{};
+    s.kind = Kind::kProduct;
+    s.item = static_cast<uint8_t>(item(u));
+    s.base = static_cast<int64_t>(to_.products_.size());
+    s.u = u;
+    const int n = fragment_registers(core->layout[2]);
+    s.out = place(u) = reserve(kAlign);
+    for (int i = 1; i < n; i++) reserve(kAlign);
+    to_.products_.push_back(std::move(p));
     push(s);
   }
 
@@ -384,6 +420,87 @@ void Interpreter::reduce(const Step& s, const Warp& w) const {
   }
 }
 
+namespace {
+/// Returns element `i` of a register.
+double element_of(const unsigned char* at, DType d, int i, bool rounds) {
+  at += i * d.itemsize();
+  uint32_t bits = 0;
+  std::memcpy(&bits, at, static_cast<size_t>(d.itemsize()));
+  if (d == dtypes::bfloat16) return std::bit_cast<float>(bits << 16);
+  if (d == dtypes::float16) return half_to_float(static_cast<uint16_t>(bits));
+  if (d.is_fp8()) return fp8_to_float(static_cast<uint8_t>(bits), d);
+  if (d == dtypes::float32) return std::bit_cast<float>(rounds ? bits & ~uint32_t{0x1fff} : bits);
+  return static_cast<double>(read_int(at, d));
+}
+/// Adds the products of two rows of factors to a sum, one by one.
+void add_products(unsigned char* out, const unsigned char* sum, std::span<const double> x, std::span<const double> y,
+                  DType d) {
+  if (d.is_float()) {
+    float v;
+    std::memcpy(&v, sum, sizeof v);
+    for (size_t k = 0; k < x.size(); k++) v += static_cast<float>(x[k] * y[k]);
+    std::memcpy(out, &v, sizeof v);
+  } else {
+    auto v = static_cast<uint32_t>(read_int(sum, d));
+    for (size_t k = 0; k < x.size(); k++) v += static_cast<uint32_t>(static_cast<int64_t>(x[k] * y[k]));
+    std::memcpy(out, &v, sizeof v);
+  }
+}
+
+/// Reads a factor from the registers of some threads: rows of a, or columns of b, of all steps of the sum. `registers`
+/// gives the memory of a register of the first thread; that of the others follows.
+template <class Registers>
+std::vector<double> read_factor(const TensorCore& c, size_t side, const Registers& registers) {
+  const FragmentLayout& layout = c.layout[side];
+  const DType d = side ? c.b : c.a;
+  const auto terms = static_cast<size_t>(c.k);
+  std::vector<double> out(static_cast<size_t>(side ? c.n : c.m) * terms);
+  for (int t = 0; t < c.threads; t++)
+    for (int r = 0; r < fragment_registers(layout); r++) {
+      const FragmentElement e = fragment_element(layout, t, r);
+      const unsigned char* from = registers(r) + t * c.pack * d.itemsize();
+      double* to = out.data() + static_cast<size_t>(side ? e.n : e.m) * terms + static_cast<size_t>(e.k * c.pack);
+      for (int i = 0; i < c.pack; i++) to[i] = element_of(from, d, i, c.rounds);
+    }
+  return out;
+}
+}  // namespace
+
+/// Gives each thread the value of the one whose number differs in some bits.
+void Interpreter::shuffle(const Step& s, const Warp& w) const {
+  const auto bits = static_cast<size_t>(s.base);
+  for (size_t t = 0; t < w.n; t++) {
+    TG_ASSERT((t ^ bits) < w.n, program_->name, ": a shuffle with a thread that is not in the warp: ", s.u);
+    copy_item(w.frame + s.out * w.n + t * s.item, w.frame + s.in[0] * w.n + (t ^ bits) * s.item, s.item);
+  }
+}
+
+/// Multiplies the matrices that each group of neighbouring threads holds.
+void Interpreter::product(const Step& s, const Warp& w) const {
+  const Product& p = products_[static_cast<size_t>(s.base)];
+  const TensorCore& c = *p.core;
+  const auto threads = static_cast<size_t>(c.threads), terms = static_cast<size_t>(c.k);
+  TG_ASSERT(w.n % threads == 0, program_->name, ": ", w.n, " threads share an instruction of ", threads);
+  const int behind[3] = {0, fragment_registers(c.layout[0]),
+                         fragment_registers(c.layout[0]) + fragment_registers(c.layout[1])};
+  const size_t bytes = static_cast<size_t>(c.pack) * static_cast<size_t>(c.a.itemsize());
+  for (size_t first = 0; first < w.n; first += threads) {
+    auto place = [&](int operand, size_t item) {
+      return w.frame + p.registers[static_cast<size_t>(operand)] * w.n + first * item;
+    };
+    const std::vector<double> a = read_factor(c, 0, [&](int r) { return place(r, bytes); }),
+                              b = read_factor(c, 1, [&](int r) { return place(behind[1] + r, bytes); });
+    for (size_t t = 0; t < threads; t++)
+      for (int r = 0; r < fragment_registers(c.layout[2]); r++) {
+        const FragmentElement e = fragment_element(c.layout[2], static_cast<int>(t), r);
+        add_products(w.frame + (s.out + static_cast<size_t>(r) * kAlign) * w.n + (first + t) * s.item,
+                     place(behind[2] + r, s.item) + t * s.item,
+                     std::span(a).subspan(static_cast<size_t>(e.m) * terms, terms),
+                     std::span(b).subspan(static_cast<size_t>(e.n) * terms, terms), c.out);
+      }
+  }
+}
+
 void Interpreter::splat(const Step& s, const Warp& w) const {
   unsigned char* out = w.frame + s.out * w.n;
   for (size_t t = 0; t < w.n; t++)
@@ -464,6 +581,8 @@ bool Interpreter::run_to_barrier(Warp& w, void* const* buffers, const int64_t* v
       case Kind::kLoad: load(s, w, buffers); break;
       case Kind::kStore: store(s, w, buffers); break;
       case Kind::kReduce: reduce(s, w); break;
+      case Kind::kProduct: product(s, w); break;
+      case Kind::kShuffle: shuffle(s, w); break;
       case Kind::kBarrier: return false;
     }
   }

@@ -7,6 +7,7 @@
 
 #include "tinygrad/runtime/compiler.h"
 #include "tinygrad/target/program.h"
+#include "tinygrad/target/tensor_core.h"
 #include "tinygrad/uop/eval.h"
 
 namespace tg {
@@ -37,7 +38,9 @@ class Interpreter {
     kCopy,
     kToBool,
     kSpecial,
-    kBarrier
+    kBarrier,
+    kProduct,
+    kShuffle
   };
   enum class Memory : uint8_t { kParam, kFrame, kShared };
   struct Step {
@@ -57,6 +60,12 @@ class Interpreter {
     bool gated = false;
     UOp u;  // for errors
   };
+  /// A matrix instruction that threads share: kProduct's `base` is its number. The registers of the result follow each
+  /// other in the frame.
+  struct Product {
+    const TensorCore* core;
+    std::vector<size_t> registers;  // places of those of a, b and the sum
+  };
   class Decoder;
   [[noreturn]] void out_of_bounds(const Step& s, int lane, int64_t index) const;
   /// Threads that execute every step together, as a warp does, so barriers are between warps. A place p of the frame is
@@ -74,6 +83,8 @@ class Interpreter {
   void store(const Step& s, const Warp& w, void* const* buffers) const;
   unsigned char* memory_of(const Step& s, const Warp& w, void* const* buffers, size_t thread) const;
   void reduce(const Step& s, const Warp& w) const;
+  void product(const Step& s, const Warp& w) const;
+  void shuffle(const Step& s, const Warp& w) const;
   void splat(const Step& s, const Warp& w) const;
   void write_all(const Step& s, const Warp& w, int64_t value) const;
   bool begin_loop(const Step& s, const Warp& w) const;
@@ -85,6 +96,7 @@ class Interpreter {
   std::vector<Step> steps_;
   std::vector<unsigned char> image_;  // literals and lane numbers, the beginning of the frame of a thread
   std::vector<std::pair<size_t, size_t>> literals_;  // their places and bytes
+  std::vector<Product> products_;
   size_t frame_bytes_ = 0, shared_bytes_ = 0;
 };
 

@@ -141,10 +141,16 @@ Target cuda_target(const std::string& arch) {
            number.size() >= 2 && number.size() <= 4 &&
                number.find_first_not_of("0123456789") >= number.size() - (number.back() == 'a'),
            "[DEV] got the CUDA architecture ", arch, ", expected sm_75 to sm_120");
-  t.features = {"fma", "fp16"};
+  t.features = {"copy16", "fma", "fp16", "shuffles"};
+  const int version = std::stoi(number);
+  if (version >= 75) t.features.emplace_back("mma8");
+  if (version >= 80) t.features.insert(t.features.end(), {"async_copy", "mma16"});
+  if (version >= 89) t.features.emplace_back("mma_fp8");
+  std::sort(t.features.begin(), t.features.end());
   t.vector_bytes = 4;
   t.vector_registers = 64;
-  t.shared_bytes = 48 << 10;
+  const int64_t kilo = version >= 120 ? 99 : version >= 90 ? 227 : version > 80 ? 99 : version == 80 ? 163 : 64;
+  t.shared_bytes = (version == 87 ? 163 : kilo) << 10;
   return t;
 }
 

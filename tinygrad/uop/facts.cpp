@@ -205,7 +205,9 @@ Shape compute_shape(UOp u, const auto& get) {
     case Ops::BUFFER:
     case Ops::PARAM:
     case Ops::ARANGE: return u.nsrc() ? dims_of(u.src(0)) : Shape{};
-    case Ops::GETTUPLE: return call_shape(u.src(0), get(tuple_element(u)));
+    case Ops::GETTUPLE:
+      if (u.src(0).is(Ops::WMMA)) return {};
+      return call_shape(u.src(0), get(tuple_element(u)));
     case Ops::STACK: {
       Shape s{static_cast<int64_t>(u.nsrc())};
       if (u.nsrc()) {

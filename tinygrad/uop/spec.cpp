@@ -240,9 +240,23 @@ const Spec& spec_kernel() {
                }),
           rule(u = node<Ops::WMMA>(),
                [](U u) {
-                 return must(u.nsrc() == 3 && u.arg_kind() == ArgKind::kString &&
-                                 u.src(0).dtype() == u.src(1).dtype() && u.src(2).dtype() == u.dtype(),
-                             "WMMA(a, b, sum), instruction");
+                 const bool typed =
+                     u.nsrc() >= 3 && u.arg_kind() == ArgKind::kString && u.src(0).dtype() == u.src(1).dtype();
+                 if (!typed || u.nsrc() == 3)
+                   return must(typed && u.src(2).dtype() == u.dtype(), "WMMA(a, b, sum), instruction");
+                 if (u.nsrc() == 5)
+                   return must(is_index(u.src(2)) && is_index(u.src(3)) && is_index(u.src(4)),
+                               "WMMA(a, b, number of the register, registers of a, of b), instruction");
+                 return must(u.src(u.nsrc() - 1).dtype() == u.dtype(), "WMMA(a..., b..., sum...), instruction");
+               }),
+          rule(u = node<Ops::CUSTOMI>(),
+               [](U u) {
+                 return must(u.nsrc() == 1 && same_type(u) && u.arg_kind() == ArgKind::kInt && u.int_arg() > 0,
+                             "CUSTOMI(value), bits in which the numbers of two threads differ");
+               }),
+          rule(u = node<Ops::GETTUPLE>(),
+               [](U u) {
+                 return must(u.nsrc() == 1 && u.src(0).is(Ops::WMMA) && same_type(u), "GETTUPLE(WMMA), register");
                }),
           rule(u = node<Ops::INDEX>(),
                [](U u) {

@@ -2,8 +2,10 @@
 #include "tinygrad/codegen/expand/expand.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "tinygrad/base/contains.h"
+#include "tinygrad/codegen/scratch/stage.h"
 #include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/fold.h"
@@ -191,6 +193,7 @@ class Expander {
       slot(u).done = true;
       return;
     }
+    if (is_shared_product(u)) return expand_product(u);
     uint64_t mask = 0;
     std::vector<uint64_t> masks;
     for (UOp s : u.srcs()) {
@@ -208,6 +211,66 @@ class Expander {
       out.push_back(changed ? build(u, src) : u);
     });
     define(u, mask, out);
+  }
+
+  /// Expands a product that threads share: one instruction on the registers of both operands, from zeros, for all
+  /// instances of the result that are its registers.
+  void expand_product(UOp u) {
+    const uint64_t operands[2] = {slot(u.src(0)).mask, slot(u.src(1)).mask}, number = slot(u.src(2)).mask,
+                   inner[2] = {slot(u.src(3)).mask, slot(u.src(4)).mask};
+    const uint64_t outer = (operands[0] & ~inner[0]) | (operands[1] & ~inner[1]);
+    TG_ASSERT(!(outer & number), "operands of a product depend on the registers of its result: ", u);
+    std::vector<UOps> factors[2];
+    for (size_t i = 0; i < 2; i++) {
+      factors[i].resize(count(outer));
+      each(outer | inner[i], {outer, operands[i]},
+           [&](const uint32_t* at) { factors[i][at[0]].push_back(values_[slot(u.src(i)).first + at[1]]); });
+    }
+    UOps products;
+    for (size_t k = 0; k < factors[0].size(); k++) {
+      UOps src = factors[0][k];
+      src.insert(src.end(), factors[1][k].begin(), factors[1][k].end());
+      src.resize(src.size() + count(number), UOp::constant(0, u.dtype()));
+      products.push_back(UOp::make(Ops::WMMA, u.dtype(), src, u.arg()));
+    }
+    UOps out;
+    each(outer | number, {outer, number}, [&](const uint32_t* at) {
+      const UOp n = values_[slot(u.src(2)).first + at[1]];
+      out.push_back(UOp::make(Ops::GETTUPLE, u.dtype(), {products[at[0]]}, Arg(static_cast<int64_t>(n.const_int()))));
+    });
+    define(u, outer | number, out);
+  }
+  static bool is_register_of_product(UOp v) { return v.is(Ops::GETTUPLE); }
+  /// Returns a product that threads share with `sums` added.
+  static UOp added_to(UOp product, const UOps& sums) {
+    UOps src(product.srcs().begin(), product.srcs().end());
+    std::copy(sums.begin(), sums.end(), src.end() - static_cast<std::ptrdiff_t>(sums.size()));
+    return product.with_srcs(src);
+  }
+  /// Adds sums of products that threads share, each list of terms to the value in front of it: an instruction adds a
+  /// product to all registers of one sum.
+  UOps accumulate_products(const std::vector<UOps>& terms, const UOps& from) {
+    UOps out(terms.size());
+    std::unordered_map<UOp, std::vector<size_t>> registers;  // by the first product: the sums, by register
+    UOps order;
+    for (size_t i = 0; i < terms.size(); i++) {
+      auto& sums = registers[terms[i][0].src(0)];
+      if (sums.empty()) order.push_back(terms[i][0].src(0));
+      sums.resize(std::max(sums.size(), static_cast<size_t>(terms[i][0].int_arg()) + 1));
+      sums[static_cast<size_t>(terms[i][0].int_arg())] = i;
+    }
+    for (UOp first : order) {
+      const std::vector<size_t>& sums = registers[first];
+      UOps value;
+      for (size_t i : sums) value.push_back(from[i]);
+      for (size_t k = 0; k < terms[sums[0]].size(); k++) {
+        const UOp product = added_to(terms[sums[0]][k].src(0), value);
+        for (size_t i = 0; i < value.size(); i++)
+          value[i] = UOp::make(Ops::GETTUPLE, product.dtype(), {product}, Arg(static_cast<int64_t>(i)));
+      }
+      for (size_t i = 0; i < sums.size(); i++) out[sums[i]] = value[i];
+    }
+    return out;
   }
 
   /// Returns the effect of loops in the middle of a kernel: they fill scratch memory.
@@ -276,6 +339,8 @@ class Expander {
     uint64_t mask;
     UOps out;
     std::vector<UOps> sums = terms(u, r, &mask);
+    if (is_register_of_product(sums[0][0]))
+      return define(u, mask, accumulate_products(sums, UOps(sums.size(), UOp::constant(0, u.dtype()))));
     const size_t most = std::clamp<size_t>(8 / sums.size(), 1, 4);
     for (UOps& t : sums) {
       UOp v;
@@ -309,8 +374,13 @@ class Expander {
       if (UOps a = loops_of(u); a.size() >= around.size()) around = std::move(a);
     // The first chains of all results, then the second ones: adjacent ones use the same operands.
     std::vector<UOps> updates;
-    for (Member& m : all)
+    for (Member& m : all) {
+      if (is_register_of_product(m.terms[0][0])) {
+        add_products(m, around, loops, updates);
+        continue;
+      }
       for (const UOps& t : m.terms) add_chains(m, t, total, around, loops, updates);
+    }
     UOps effects;
     for (const UOps& chain : updates) effects.insert(effects.end(), chain.begin(), chain.end());
     const UOp done = end_loops(effects.size() == 1 ? effects[0] : UOp::make(Ops::GROUP, dtypes::void_, effects), loops);
@@ -339,17 +409,35 @@ class Expander {
     const DType d = m.reduce.dtype();
     std::vector<Accumulator> accumulators;
     for (size_t k = 0; k < chains; k++) {
-      const UOp buffer = kernel_buffer(d, lane ? *static_size(lane) : 1, registers_++, AddrSpace::kReg);
-      UOps deps{buffer};
-      deps.insert(deps.end(), around.begin(), around.end());
-      const UOp outside = around.empty() ? buffer : UOp::make(Ops::AFTER, d, deps);
-      deps = {buffer, outside.index({at}).store(UOp::constant(identity_element(m.op, d), d))};
-      deps.insert(deps.end(), loops.begin(), loops.end());
-      const UOp inside = UOp::make(Ops::AFTER, d, deps).index({at});
+      const UOp inside = accumulator(m.op, d, at, lane ? *static_size(lane) : 1, around, loops, accumulators);
       updates[k].push_back(inside.store(accumulate_all(m.op, inside.load(), parts[k])));
-      accumulators.push_back({buffer, at});
     }
     m.accumulators.push_back(std::move(accumulators));
+  }
+  /// Returns a new accumulator in front of `loops`, inside of `around`; adds it to a result.
+  UOp accumulator(Ops op, DType d, UOp at, int64_t lanes, const UOps& around, const UOps& loops,
+                  std::vector<Accumulator>& to) {
+    const UOp buffer = kernel_buffer(d, lanes, registers_++, AddrSpace::kReg);
+    UOps deps{buffer};
+    deps.insert(deps.end(), around.begin(), around.end());
+    const UOp outside = around.empty() ? buffer : UOp::make(Ops::AFTER, d, deps);
+    deps = {buffer, outside.index({at}).store(UOp::constant(identity_element(op, d), d))};
+    deps.insert(deps.end(), loops.begin(), loops.end());
+    to.push_back({buffer, at});
+    return UOp::make(Ops::AFTER, d, deps).index({at});
+  }
+  /// Adds the accumulators of sums of products that threads share.
+  void add_products(Member& m, const UOps& around, const UOps& loops, std::vector<UOps>& updates) {
+    const UOp at = UOp::constant(int64_t{0});
+    UOps inside, before;
+    for (size_t i = 0; i < m.terms.size(); i++) {
+      m.accumulators.emplace_back();
+      inside.push_back(accumulator(m.op, m.reduce.dtype(), at, 1, around, loops, m.accumulators.back()));
+      before.push_back(inside.back().load());
+    }
+    const UOps sums = accumulate_products(m.terms, before);
+    if (updates.empty()) updates.resize(1);
+    for (size_t i = 0; i < sums.size(); i++) updates[0].push_back(inside[i].store(sums[i]));
   }
   UOp accumulate_all(Ops op, UOp v, const UOps& terms) {
     if (op != Ops::ADD || (!is_fused(terms[0]) && terms.size() > 2)) return combine(op, v, tree(op, terms));

@@ -2,11 +2,13 @@
 #include "tinygrad/codegen/expand/gpudims.h"
 
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 #include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/scratch/lower_stage.h"
 #include "tinygrad/codegen/scratch/stage.h"
+#include "tinygrad/target/gpu_figures.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/fold.h"
 #include "tinygrad/uop/graph.h"
@@ -20,12 +22,56 @@ bool is_local(UOp r) { return is_range(r, AxisType::kLocal) || is_range(r, AxisT
 bool is_global(UOp r) { return is_range(r, AxisType::kGlobal); }
 bool is_local_or_group(UOp r) { return is_local(r) || is_group(r); }
 
-/// Returns a reduce over `across` of the partial results of the threads of a workgroup: one element per thread and per
-/// register instance is staged.
-UOp reduce_across(UOp reduce, UOp partial, const UOps& across, KernelContext& names) {
+/// Returns those of a group's ranges that are the lowest bits of the numbers of its threads, the innermost first, as
+/// far as threads of one warp differ in them alone: all sizes are powers of two.
+UOps ranges_of_warp(const UOps& threads, const Target& target) {
+  const int64_t warp = gpu_figures(target).warp;
+  UOps out;
+  int64_t n = 1;
+  for (size_t i = threads.size(); i-- > 0;) {
+    const int64_t size = constant_size(threads[i]);
+    if (size <= 0 || !std::has_single_bit(static_cast<uint64_t>(size)) || (n *= size) > warp) break;
+    out.push_back(threads[i]);
+  }
+  return out;
+}
+
+/// The threads of a workgroup, and how they combine what each has.
+struct GroupReduce {
+  const Target& target;
+  KernelContext& names;
+  UOps threads;  ///< ranges, outermost first
+
+  /// Combines the values of the threads of a warp that differ in one of `across`; what is left of these stays in it.
+  UOp by_shuffles(UOp reduce, UOp value, UOps& across) const {
+    const int bytes = reduce.dtype().itemsize();
+    if (!target.has("shuffles") || (bytes != 4 && bytes != 8)) return value;
+    int64_t bit = 1;
+    for (UOp r : ranges_of_warp(threads, target)) {
+      const int64_t end = bit * constant_size(r);
+      if (!contains(across, r)) {
+        bit = end;
+        continue;
+      }
+      for (; bit < end; bit *= 2)
+        value =
+            UOp::alu(reduce.arg<ReduceArg>().op, {value, UOp::make(Ops::CUSTOMI, value.dtype(), {value}, Arg(bit))});
+      std::erase(across, r);
+    }
+    return value;
+  }
+};
+
+/// Returns a reduce over `across` of the partial results of the threads of a workgroup: within a warp by shuffles, the
+/// rest through memory, where one element per thread, or warp, and per register instance is staged.
+UOp reduce_across(UOp reduce, UOp partial, UOps across, const GroupReduce& group) {
+  KernelContext& names = group.names;
+  const UOps all = across;
+  partial = group.by_shuffles(reduce, partial, across);
+  if (across.empty()) return partial;
   UOps over, loops;
   for (UOp r : ranges_of(partial))
-    if (is_local_or_group(r) || is_unrolled(r)) over.push_back(r);
+    if ((is_local_or_group(r) && (!contains(all, r) || contains(across, r))) || is_unrolled(r)) over.push_back(r);
   for (UOp r : across) add_once(over, r);  // the value may not depend on it
   UOps at = over;
   for (size_t i = over.size(); i-- > 0;) {
@@ -51,15 +97,19 @@ UOp store_only_where(UOp sink, UOp gate) {
 }
 
 /// Rewrites REDUCE(v, loops..., group...) to a partial reduce per thread and a reduce over the group's memory.
-UOp lower_groups(UOp sink, KernelContext& names) {
+UOp lower_groups(UOp sink, const Target& target, KernelContext& names) {
   UOps groups;
+  GroupReduce group{target, names, {}};
+  for (UOp u : sink.toposort())
+    if (is_local_or_group(u)) group.threads.push_back(u);
+  std::sort(group.threads.begin(), group.threads.end(), nests_before);
   UOp out = translate(sink, [&](UOp u, const UOps& src) {
     if (!u.is(Ops::REDUCE) || std::none_of(u.srcs().begin() + 1, u.srcs().end(), is_group)) return same_or_with(u, src);
     UOps own{src[0]}, across;
     for (UOp r : u.srcs().subspan(1)) (is_group(r) ? across : own).push_back(r);
     groups.insert(groups.end(), across.begin(), across.end());
     UOp partial = own.size() == 1 ? src[0] : UOp::make(Ops::REDUCE, u.dtype(), own, u.arg());
-    return reduce_across(u, partial, across, names);
+    return reduce_across(u, partial, across, group);
   });
   if (groups.empty()) return out;
   // The threads of a group all have the result: the first one stores it.
@@ -68,7 +118,7 @@ UOp lower_groups(UOp sink, KernelContext& names) {
     UOp is = UOp::alu(Ops::CMPLT, {g, UOp::constant(int64_t{1})});
     first = first ? (first == is ? first : first & is) : is;
   }
-  return store_only_where(lower_stages(out, names), first);
+  return store_only_where(lower_stages(out, names, target), first);
 }
 /// Returns the product of sizes, as a constant where all are.
 UOp product_of_sizes(std::span<const UOp> ranges) {
@@ -172,7 +222,7 @@ UOp add_grid(UOp sink, const Target& target, KernelContext& names) {
     split = split_long_ranges(global, target.grid_limit[2], names);
   if (!global.empty()) add_dimensions(global, "gidx", target.grid_limit, &map);
   if (!local.empty()) add_dimensions(local, "lidx", target.group_limit, &map);
-  sink = lower_groups(sink, names);
+  sink = lower_groups(sink, target, names);
   for (const SplitRange& s : split) {
     const UOp number = s.number.substitute(map), size = s.range.src(0);
     const UOp inside = UOp::alu(Ops::CMPLT, {number, size});

@@ -19,10 +19,14 @@ std::vector<bool> computes_data(const UOps& linear) {
     if (u.is(Ops::STORE)) data[u.src(1).id()] = true;
     else if (u.is(Ops::LOAD)) {
       if (u.nsrc() == 3) data[u.src(1).id()] = true;
-    } else if (u.in(groups::kElementwise | Ops::REDUCE | Ops::WMMA) && data[u.id()])
+    } else if (u.in(groups::kElementwise | Ops::REDUCE | Ops::WMMA | Ops::GETTUPLE | Ops::CUSTOMI) && data[u.id()])
       for (UOp s : u.srcs()) data[s.id()] = true;
   }
   return data;
+}
+/// Returns the additions and multiplications of a matrix instruction in one thread.
+double operations_of(const TensorCore& t, double lanes) {
+  return 2.0 * t.k * (t.threads == 1 ? lanes : static_cast<double>(t.n) * t.m / t.threads);
 }
 ParamArg const* global_param(UOp index) {
   UOp u = index;
@@ -47,7 +51,8 @@ Estimates estimate(const UOps& linear) {
     else if (u.is(Ops::END)) trips.pop_back();
     else if (u.is(Ops::REDUCE) && data[u.id()]) e.ops += n * (lanes_of(u.src(0)) - 1);
     else if (u.in(groups::kAlu) && data[u.id()]) e.ops += n * lanes * (u.is(Ops::MULACC) ? 2 : 1);
-    else if (u.is(Ops::WMMA) && data[u.id()]) e.ops += n * lanes * 2 * find_tensor_core(u.arg<std::string>())->k;
+    else if (u.is(Ops::WMMA) && data[u.id()])
+      e.ops += n * operations_of(*find_tensor_core(u.arg<std::string>()), lanes);
     else if (u.in(Ops::LOAD | Ops::STORE) && global_param(u.src(0))) {
       UOp value = u.is(Ops::LOAD) ? u : u.src(1);
       e.lds += n * std::max<double>(lanes_of(u.src(0)), lanes_of(value)) * u.src(0).dtype().itemsize();

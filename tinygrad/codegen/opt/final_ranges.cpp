@@ -106,6 +106,11 @@ void FinalRanges::make_ranges(KernelContext& names) {
   }
 }
 
+UOp FinalRanges::numbered(int i) const {
+  return std::find_if(numbered_.begin(), numbered_.end(), [&](const auto& pair) { return pair.first == axis(i); })
+      ->second;
+}
+
 UOp FinalRanges::renumber(UOp sink) const { return sink.substitute(numbered_); }
 
 FinalRange FinalRanges::make(const KernelAxes::Origin& o) {

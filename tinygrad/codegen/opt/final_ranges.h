@@ -30,6 +30,8 @@ class FinalRanges {
   const KernelAxes& kernel() const { return kernel_; }
   /// Returns the RANGE of an axis.
   UOp axis(int i) const { return axes_[static_cast<size_t>(i)]; }
+  /// Returns the RANGE of an axis behind the pass "substitute ranges".
+  UOp numbered(int i) const;
   /// Returns the loop of a reduce around all output loops; empty: there is none.
   UOp block() const { return block_; }
   /// Returns the condition that holds where all of `open` are within bounds, or, with `masked`, those of them whose

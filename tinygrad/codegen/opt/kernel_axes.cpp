@@ -175,8 +175,62 @@ void KernelAxes::apply_tensor_core(const Opt& opt) {
                       ? packed4_kernel(sink_, range(opt.axis), *renderer_).sink
                       : with_tensor_core(sink_, range(opt.axis), static_cast<int>(opt.arg), *renderer_);
   need(rewritten && rewritten != sink_, opt, "the instruction does not fit");
+  const TensorCore* core = opt.op == OptOp::kTc ? &tensor_core_table()[static_cast<size_t>(opt.arg)] : nullptr;
+  if (core && core->threads > 1)
+    need(renderer_->has_locals() && core->threads <= renderer_->target().group_threads, opt,
+         "the target has no groups of so many threads");
   sink_ = rewritten;
   find_axes();
+  if (core && core->threads > 1) cut_fragment(opt, *core);
+}
+
+/// Returns the longest output loop that one factor depends on and the other does not; -1: there is none.
+int KernelAxes::own_axis(UOp factor, UOp other) const {
+  int best = -1;
+  for (int a = 0; a < static_cast<int>(axes_.size()); a++)
+    if (is_output_loop(a) && at(a).size > 0 && depends_on(factor, range(a)) && !depends_on(other, range(a)) &&
+        (best < 0 || at(a).size > at(best).size))
+      best = a;
+  return best;
+}
+
+/// Splits off what one instruction computes. The threads of an instruction are neighbours in the group.
+void KernelAxes::cut_fragment(const Opt& opt, const TensorCore& core) {
+  UOp product;
+  for (UOp u : sink_.toposort())
+    if (u.is(Ops::WMMA)) product = u;
+  Fragment f;
+  f.core = &core;
+  f.rows = own_axis(product.src(0), product.src(1));
+  f.columns = own_axis(product.src(1), product.src(0));
+  f.words = opt.axis;
+  TG_ASSERT(f.rows >= 0 && f.columns >= 0 && at(f.words).size % core.words() == 0, "axes of ", product);
+  pad(f.rows, core.m);
+  pad(f.columns, core.n);
+  // Runs of bits that both the number of the thread, or of the register, and the coordinate count on.
+  for (bool is_register : {false, true}) {
+    const std::string_view names = is_register ? core.layout[2].registers : core.layout[2].threads;
+    std::vector<FragmentPart>& parts = is_register ? f.registers : f.threads;
+    for (size_t i = 0; i < names.size(); i += 3) {
+      const int bit = names[i + 1] - '0';
+      if (!parts.empty() && parts.back().letter == names[i] && parts.back().bit + parts.back().bits == bit)
+        parts.back().bits++;
+      else parts.push_back({names[i], bit, 1, -1});
+    }
+  }
+  for (int bit = 0; bit < 8; bit++)  // the lowest bits of a coordinate are split off first
+    for (bool is_register : {false, true})
+      for (FragmentPart& p : is_register ? f.registers : f.threads)
+        if (p.bit == bit) {
+          const int from = p.letter == 'm' ? f.rows : f.columns;
+          p.axis = split(from, int64_t{1} << p.bits, is_register ? AxisType::kUpcast : AxisType::kLocal);
+        }
+  f.sum = split(f.words, core.words(), AxisType::kUnroll);
+  for (size_t i = f.threads.size(); i-- > 0;) {
+    order_.erase(std::find(order_.begin(), order_.end(), f.threads[i].axis));
+    order_.push_back(f.threads[i].axis);
+  }
+  fragment_ = std::move(f);
 }
 
 void KernelAxes::apply_unrolled(const Opt& opt) {
@@ -265,10 +319,15 @@ void KernelAxes::apply_pad(const Opt& opt) {
   need(opt.arg > 0, opt, "expected a positive multiple");
   need(o.terms.size() == 1, opt, "the axis is split already");
   need(is_output_loop(opt.axis) || is_reduce_loop(opt.axis), opt, "not a loop");
-  const int64_t padded = (a.size + opt.arg - 1) / opt.arg * opt.arg;
+  pad(opt.axis, opt.arg);
+}
+
+void KernelAxes::pad(int axis, int64_t multiple) {
+  Axis& a = at(axis);
+  const int64_t padded = (a.size + multiple - 1) / multiple * multiple;
   if (padded == a.size) return;
   a.size = padded;
-  o.padded = true;
+  origins_[static_cast<size_t>(a.origin)].padded = true;
 }
 
 void KernelAxes::apply_swap(const Opt& opt) {

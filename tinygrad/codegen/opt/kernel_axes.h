@@ -6,7 +6,9 @@
 ///
 /// op         axis           arg
 /// kTc        a reduce axis  computes sums of products over it by matrix instruction n of target/tensor_core.h. Comes
-///                           first: the axes are then those of the rewritten kernel
+///                           first: the axes are then those of the rewritten kernel. Where several threads share an
+///                           instruction, the longest axes of rows and of columns, padded, lose what one computes:
+///                           LOCAL axes are its threads, UPCAST axes their registers, and an UNROLL axis what it sums
 /// kPacked4   a reduce axis  computes sums of products over it by dot products of 4-bit values
 ///                           (codegen/opt/packed4.h): the axis walks bytes that hold two values each, four bytes become
 ///                           a lane. Comes first, as kTc does
@@ -72,6 +74,18 @@ class KernelAxes {
     int axis;
     bool window = false;
   };
+  /// Some consecutive bits of a row, a column or a step of an instruction that threads share.
+  struct FragmentPart {
+    char letter;  ///< as in FragmentLayout
+    int bit, bits, axis;
+  };
+  /// How an instruction that threads share is cut out of the axes.
+  struct Fragment {
+    const TensorCore* core = nullptr;                  ///< null: there is none
+    int rows = -1, columns = -1, words = -1;           ///< the axes that are left of what it was cut out of
+    std::vector<FragmentPart> threads{}, registers{};  ///< of the result, the lowest bits of the number first
+    int sum = -1;                                      ///< the UNROLL axis
+  };
   KernelAxes(UOp sink, const Renderer& renderer);
 
   const std::vector<Axis>& axes() const { return axes_; }
@@ -79,6 +93,7 @@ class KernelAxes {
   const std::vector<Origin>& origins() const { return origins_; }
   const std::vector<Stage>& stages() const { return stages_; }
   const Renderer& renderer() const { return *renderer_; }
+  const Fragment& fragment() const { return fragment_; }
   /// Returns the AST the axes are those of: the kernel's, or with kTc the one that names the instruction.
   UOp sink() const { return sink_; }
   /// Returns the RANGE of the AST an axis comes from.
@@ -102,6 +117,9 @@ class KernelAxes {
   int split(int axis, int64_t inner, AxisType type, bool outer_gets_type = false);
   // One function for each kind of OptOp; they call fail() or need() before they change anything.
   void apply_tensor_core(const Opt& opt);
+  void cut_fragment(const Opt& opt, const TensorCore& core);
+  int own_axis(UOp factor, UOp other) const;
+  void pad(int axis, int64_t multiple);
   void apply_unrolled(const Opt& opt);
   void apply_vector(const Opt& opt);
   void apply_local(const Opt& opt);
@@ -137,6 +155,7 @@ class KernelAxes {
   std::vector<Origin> origins_;
   Opts applied_;
   std::vector<Stage> stages_;
+  Fragment fragment_;
   bool no_locals_ = false;
 };
 

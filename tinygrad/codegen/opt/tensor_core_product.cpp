@@ -2,6 +2,7 @@
 #include "tinygrad/codegen/opt/tensor_core_product.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "tinygrad/base/contains.h"
 #include "tinygrad/uop/affine.h"
@@ -14,12 +15,19 @@ namespace {
 using dtypes::uint32;
 constexpr double kManyUses = 8;  // of a word, from which packing it element by element pays
 
-/// A sum of products of narrow types.
+/// A sum of products.
 struct Sum {
-  UOp reduce, x, y;  // the factors before they are widened
+  UOp reduce, x, y;  // the factors before they are widened; empty where they are not
+  UOp factors[2];    // as they are multiplied
+  UOp narrow(size_t i) const { return i ? y : x; }
 };
 bool is_narrow(DType d) {
-  return d == dtypes::int8 || d == dtypes::uint8 || d == dtypes::int16 || d == dtypes::bfloat16;
+  return d == dtypes::int8 || d == dtypes::uint8 || d == dtypes::int16 || d == dtypes::bfloat16 ||
+         d == dtypes::float16 || d.is_fp8();
+}
+bool reads_memory(UOp v) {
+  const UOps nodes = v.toposort();
+  return std::any_of(nodes.begin(), nodes.end(), [](UOp u) { return u.is(Ops::LOAD); });
 }
 bool is_word(DType d) { return d == dtypes::int32 || d == dtypes::uint32; }
 
@@ -42,6 +50,8 @@ Sum find_sum(UOp sink) {
   if (!s.reduce) return {};
   UOp v = s.reduce.src(0);
   if (v.is(Ops::MUL)) {
+    s.factors[0] = v.src(0);
+    s.factors[1] = v.src(1);
     s.x = before_widening(v.src(0), s.reduce.dtype());
     s.y = before_widening(v.src(1), s.reduce.dtype());
   }
@@ -54,12 +64,9 @@ Sum find_sum(UOp sink) {
     s.x = v.src(0).src(0);
     s.y = v.src(0).src(1);
   }
-  if (!s.x || !s.y) return {};
-  for (UOp f : {s.x, s.y}) {
-    if (!is_narrow(f.dtype()) || f.dtype().is_float() != s.reduce.dtype().is_float()) return {};
-    const UOps nodes = f.toposort();
-    if (std::none_of(nodes.begin(), nodes.end(), [](UOp u) { return u.is(Ops::LOAD); })) return {};
-  }
+  for (UOp* f : {&s.x, &s.y})
+    if (*f && (!is_narrow(f->dtype()) || f->dtype().is_float() != s.reduce.dtype().is_float() || !reads_memory(*f)))
+      return {};
   return s;
 }
 
@@ -81,9 +88,36 @@ bool along_store(UOp sink, UOp value) {
   }
   return false;
 }
+/// Returns the longest output range that one of the factors depends on and the other does not; empty: there is none.
+UOp own_range(UOp sink, UOp factor, UOp other) {
+  UOp best;
+  for (UOp e : sink.srcs())
+    for (UOp r : e.srcs().subspan(std::min<size_t>(1, e.nsrc()))) {
+      if (!r.is(Ops::RANGE) || !r.src(0).is_const() || r.arg<RangeArg>().type != AxisType::kLoop) continue;
+      if (depends_on(factor, r) && !depends_on(other, r) && (!best || r.src(0).const_int() > best.src(0).const_int()))
+        best = r;
+    }
+  return best;
+}
+
+/// Of what threads compute together, a has the rows and b the columns, which are adjacent in neighbouring threads. Half
+/// of the rows and of the columns, at least, must be results.
+bool fit_threads(const Sum& s, const TensorCore& core, UOp sink, Fit* out) {
+  if (s.reduce.dtype() != core.out) return false;
+  const bool wide = core.a.itemsize() >= 4;
+  UOp x = wide ? s.factors[0] : s.x, y = wide ? s.factors[1] : s.y;
+  if (!x || !y || x.dtype() != core.a || y.dtype() != core.b || !reads_memory(x) || !reads_memory(y)) return false;
+  if (along_store(sink, x) && !along_store(sink, y)) std::swap(x, y);
+  const UOp rows = own_range(sink, x, y), columns = own_range(sink, y, x);
+  if (!rows || !columns || rows.src(0).const_int() * 2 < core.m || columns.src(0).const_int() * 2 < core.n)
+    return false;
+  *out = {x, y, 0};
+  return true;
+}
+
 bool fit(const Sum& s, const TensorCore& core, UOp sink, Fit* out) {
-  if (core.threads != 1 || core.m != 1)
-    return false;  // operands of groups of threads are distributed over them elsewhere
+  if (core.threads > 1) return fit_threads(s, core, sink, out);
+  if (!s.x || !s.y) return false;
   if (is_word(core.out) ? !is_word(s.reduce.dtype()) : core.out != s.reduce.dtype()) return false;
   if (core.a == dtypes::bfloat16) {
     *out = {s.x, s.y, 0};
@@ -136,22 +170,26 @@ UOp load_of_words(UOp v, UOp range, UOp words, int64_t k) {
   return UOp::make(Ops::INDEX, uint32, {index.src(0), at}).load();
 }
 
-/// Returns k elements `v`, consecutive along the range, in one word. Beyond the end of the range they are 0 when
-/// `masked`, else undefined.
+/// Returns k elements `v`, consecutive along the range, in one word, or one as it is. Beyond the end of the range, in
+/// one of `count` words, they are 0 when `masked`, else undefined.
 UOp packed(UOp v, UOp range, UOp words, int64_t k, DType element, bool masked) {
-  if (UOp loaded = v.dtype().itemsize() == element.itemsize() ? load_of_words(v, range, words, k) : UOp())
-    return loaded;
-  const auto n = static_cast<int64_t>(range.src(0).const_int());
+  const auto n = static_cast<int64_t>(range.src(0).const_int()), count = static_cast<int64_t>(words.src(0).const_int());
+  const bool loads = k > 1 && v.dtype().itemsize() == element.itemsize() && n % k == 0;
+  const UOp whole = count * k > n ? UOp::alu(Ops::CMPLT, {words, UOp::constant(n / k)}) : UOp();
+  if (UOp w = whole ? whole.where(words, UOp::constant(n / k - 1)) : words;
+      UOp loaded = loads ? load_of_words(v, range, w, k) : UOp())
+    return whole && masked ? whole.where(loaded, word(0)) : loaded;
   const int bits = static_cast<int>(32 / k);
   const DType raw = bits == 8 ? dtypes::uint8 : dtypes::uint16;
   UOp all;
   for (int64_t i = 0; i < k; i++) {
     UOp at = fold_add(fold_mul(words, k), UOp::constant(i)), inside;
-    if (n % k && i >= n % k) {
+    if ((count - 1) * k + i >= n) {
       inside = UOp::alu(Ops::CMPLT, {at, UOp::constant(n)});
       at = inside.where(at, UOp::constant(n - 1));
     }
     UOp one = v.substitute({{range, at}});
+    if (k == 1) return inside && masked ? inside.where(one, UOp::constant(0, one.dtype())) : one;
     if (one.dtype().itemsize() != element.itemsize()) one = one.cast(element);
     one = (one.dtype() == raw ? one : one.bitcast(raw)).cast(uint32);
     if (inside && masked) one = inside.where(one, word(0));
@@ -177,34 +215,51 @@ bool pays(UOp sink, UOp factor, UOp range, const TensorCore& core, DType element
                          range.arg<RangeArg>());
   return factor.dtype().itemsize() == element.itemsize() && load_of_words(factor, range, words, core.k);
 }
-}  // namespace
+/// Returns the registers of a's and b's elements along `range` that an instruction is given, padded to whole
+/// instructions.
+int64_t word_count(UOp range, const TensorCore& core) {
+  const auto n = static_cast<int64_t>(range.src(0).const_int());
+  const int64_t words = (n + core.pack - 1) / core.pack, all = core.threads > 1 ? core.words() : 1;
+  return (words + all - 1) / all * all;
+}
 
-std::vector<std::pair<UOp, int>> tensor_core_choices(UOp sink, const Renderer& renderer, bool inexact, int select) {
-  const std::vector<const TensorCore*> cores = renderer.tensor_cores();
-  if (cores.empty()) return {};
-  const Sum s = find_sum(sink);
-  if (!s.reduce) return {};
-  // The range to pack: the longest of those that are contiguous in memory.
+/// Returns the range of a sum to pack: the longest of those that are contiguous in memory. Where several threads share
+/// an instruction, at most a third of its terms are padding.
+UOp range_to_pack(const Sum& s, const TensorCore& core) {
   UOp range;
-  std::pair<bool, int64_t> best{false, 0};
+  std::tuple<bool, bool, int64_t> best{};
   for (size_t i = 1; i < s.reduce.nsrc(); i++) {
     UOp r = s.reduce.src(i);
     if (!r.src(0).is_const()) continue;
+    const auto n = static_cast<int64_t>(r.src(0).const_int());
+    const bool full = core.threads == 1 || word_count(r, core) * core.pack * 2 <= n * 3;
     bool unit = false;
-    for (UOp f : {s.x, s.y})
-      for (UOp u : f.toposort()) unit |= u.is(Ops::LOAD) && AffineIndex(u.src(0).src(1)).coefficient(r) == 1;
-    const std::pair<bool, int64_t> score{unit, static_cast<int64_t>(r.src(0).const_int())};
-    if (score > best) {
+    for (size_t f = 0; f < 2; f++)
+      if (UOp v = s.narrow(f) ? s.narrow(f) : s.factors[f])
+        for (UOp u : v.toposort()) unit |= u.is(Ops::LOAD) && AffineIndex(u.src(0).src(1)).coefficient(r) == 1;
+    if (const std::tuple score{full, unit, n}; full && score > best) {
       range = r;
       best = score;
     }
   }
+  return range && std::get<2>(best) >= core.pack ? range : UOp();
+}
+}  // namespace
+
+std::vector<std::pair<UOp, int>> tensor_core_choices(UOp sink, const Renderer& renderer, int inexact, int select) {
+  const std::vector<const TensorCore*> cores = renderer.tensor_cores();
+  if (cores.empty()) return {};
+  const Sum s = find_sum(sink);
+  if (!s.reduce) return {};
   std::vector<std::pair<UOp, int>> out;
   Fit f;
   for (const TensorCore* core : cores) {
     const auto number = static_cast<int>(core - tensor_core_table().data());
-    if (range && best.second >= core->k && (core->exact || inexact) && (select < 0 || select == number) &&
-        fit(s, *core, sink, &f) && pays(sink, f.a, range, *core, core->a) && pays(sink, f.b, range, *core, core->b))
+    if ((!core->exact && inexact < 2) || (core->rounds && inexact < 3) || (select >= 0 && select != number)) continue;
+    if (!fit(s, *core, sink, &f)) continue;
+    const UOp range = range_to_pack(s, *core);
+    if (range &&
+        (core->threads > 1 || (pays(sink, f.a, range, *core, core->a) && pays(sink, f.b, range, *core, core->b))))
       out.emplace_back(range, number);
   }
   return out;
@@ -220,10 +275,11 @@ UOp with_tensor_core(UOp sink, UOp range, int number, const Renderer& renderer) 
   if (!contains(known, &core) || !s.reduce || !range.src(0).is_const() || !fit(s, core, sink, &f)) return sink;
   const auto own = std::find(s.reduce.srcs().begin() + 1, s.reduce.srcs().end(), range);
   if (own == s.reduce.srcs().end()) return sink;
-  const int64_t n = static_cast<int64_t>(range.src(0).const_int()), k = core.k;
-  UOp words = UOp::range(UOp::constant((n + k - 1) / k), range.arg<RangeArg>());
-  // Elements beyond the end must be 0 in the operand that both sums share.
-  UOp a = packed(f.a, range, words, k, core.a, f.moved != 1), b = packed(f.b, range, words, k, core.b, f.moved == 1);
+  UOp words = UOp::range(UOp::constant(word_count(range, core)), range.arg<RangeArg>());
+  // Elements beyond the end must be 0 in the operand that both sums share; where they need not be finite, in both.
+  const bool both = core.threads > 1;
+  UOp a = packed(f.a, range, words, core.pack, core.a, both || f.moved != 1),
+      b = packed(f.b, range, words, core.pack, core.b, both || f.moved == 1);
   const DType d = s.reduce.dtype();
   auto sum = [&](UOp x, UOp y) {
     UOps src{UOp::make(Ops::WMMA, d, {x, y, UOp::constant(0, d)}, Arg(std::string(core.name)))};

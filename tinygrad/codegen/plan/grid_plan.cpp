@@ -5,7 +5,9 @@
 #include <cmath>
 #include <optional>
 
+#include "tinygrad/codegen/plan/matrix_plan.h"
 #include "tinygrad/codegen/scratch/stage.h"
+#include "tinygrad/target/gpu_figures.h"
 #include "tinygrad/uop/affine.h"
 
 namespace tg {
@@ -14,6 +16,7 @@ constexpr int64_t kGroup = 256;          // threads that hide each other's waiti
 constexpr int64_t kAdjacent = 32;        // threads that read memory together
 constexpr double kFewOutputs = 1 << 14;  // results with a thread each are too few for a device
 constexpr int64_t kLeastGroup = 16;      // elements of a sum that a group shares
+constexpr int64_t kFewTerms = 8;         // of a sum, that each thread has before further warps share it
 constexpr int64_t kSide = 16;            // threads of a group along each side of a tile
 constexpr int64_t kSteps = 16;           // of a sum, between two fills of the group's memory
 
@@ -45,6 +48,7 @@ class GridPlanner {
   Tile best_tile(int64_t size, int64_t most_threads) const;
   bool plan_product();
   bool plan_shared_sums();
+  bool plan_warp_sums(int a, int64_t most);
   void plan_threads();
   void unroll_sum();
   void split_off(OptOp op, int a, int64_t n);
@@ -162,11 +166,25 @@ bool GridPlanner::plan_shared_sums() {
   const bool across = outer >= 0 && adjacent(outer) > adjacent(a);  // columns: neighbours have a result each
   if (across) split_off(OptOp::kLocal, outer, divisor(outer, std::min(kAdjacent, all / 4)));
   const int64_t most = std::min(kGroup, all) / threads_;
+  if (!across && k_.renderer().target().has("shuffles")) return plan_warp_sums(a, most);
   const auto wanted = static_cast<int64_t>(std::exp2(std::ceil(std::log2(std::sqrt(axis(a).size)))));
   const int64_t n = std::clamp<int64_t>(wanted, 4, std::max<int64_t>(most, 4));
   int64_t part = divisor(a, n);
   if (part < n / 2) k_.apply({OptOp::kPadTo, a, part = n});
   split_off(OptOp::kGroup, a, part);
+  return true;
+}
+
+/// Lets whole warps share a sum, as many of them as leave each thread some elements.
+bool GridPlanner::plan_warp_sums(int a, int64_t most) {
+  const int64_t warp = gpu_figures(k_.renderer().target()).warp;
+  int64_t threads = std::min<int64_t>(warp, most);
+  while (threads * 2 <= most && threads * 2 * kFewTerms <= axis(a).size) threads *= 2;
+  while (threads > 2 && threads > axis(a).size) threads /= 2;
+  if (axis(a).size % threads) k_.apply({OptOp::kPadTo, a, threads});
+  const int64_t lanes = std::min(warp, threads);
+  split_off(OptOp::kGroup, a, lanes);
+  split_off(OptOp::kGroup, a, threads / lanes);
   return true;
 }
 
@@ -205,6 +223,8 @@ void GridPlanner::run() {
 }
 }  // namespace
 
-void plan_workgroups(KernelAxes& kernel) { GridPlanner(kernel).run(); }
+void plan_workgroups(KernelAxes& kernel, const CodegenOptions& options) {
+  if (kernel.no_locals() || !plan_matrices(kernel, options)) GridPlanner(kernel).run();
+}
 
 }  // namespace tg

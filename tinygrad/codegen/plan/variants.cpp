@@ -79,7 +79,7 @@ bool is_attention(PlanRequest& r) { return !r.renderer.has_locals() && r.plan.as
 bool plan_attention(PlanRequest& r) {
   const std::optional<AttentionForm> form = match_attention(r.plan.ast);
   TG_ASSERT(form, "a kernel marked as attention stores another value: ", r.plan.ast);
-  r.plan.ast = lower_stages(attention_blocks(r.plan.ast, *form, r.renderer, r.names), r.names);
+  r.plan.ast = lower_stages(attention_blocks(r.plan.ast, *form, r.renderer, r.names), r.names, r.renderer.target());
   r.plan.final = true;
   return true;
 }
@@ -144,7 +144,7 @@ bool plan_sequential(PlanRequest& r) {
 
 bool has_grid(PlanRequest& r) { return r.renderer.has_locals(); }
 bool plan_grid(PlanRequest& r) {
-  plan_workgroups(r.axes());
+  plan_workgroups(r.axes(), r.options);
   return true;
 }
 
@@ -178,10 +178,9 @@ std::vector<KernelAxes> flat_rows(PlanRequest& r) {
 }
 
 std::vector<KernelAxes> tensor_cores(PlanRequest& r) {
-  if (r.options.tensor_cores <= 0) return {};
+  if (r.options.tensor_cores <= 0 || r.renderer.has_locals()) return {};  // a grid chooses with its tiles
   std::vector<KernelAxes> out;
-  const auto choices =
-      tensor_core_choices(r.axes().sink(), r.renderer, r.options.tensor_cores > 1, r.options.tensor_core);
+  const auto choices = tensor_core_choices(r.axes().sink(), r.renderer, r.options.tensor_cores, r.options.tensor_core);
   for (const auto& [range, number] : choices) {
     KernelAxes& k = out.emplace_back(r.axes());
     int axis = 0;

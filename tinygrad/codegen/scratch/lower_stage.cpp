@@ -3,9 +3,11 @@
 
 #include <algorithm>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/scratch/panel.h"
 #include "tinygrad/codegen/scratch/stage.h"
 #include "tinygrad/codegen/scratch/window.h"
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/fold.h"
 #include "tinygrad/uop/loop_ranges.h"
@@ -15,20 +17,65 @@ namespace tg {
 namespace {
 constexpr int64_t kTurns = 8;  // of a thread that fills a tile: that many loads are in flight together
 
+/// The memory of an operand of matrix instructions: rows of words along the sum, with padding behind each.
+/// Threads read words of several rows at once, which lie in banks of their own then.
+struct FragmentPanel {
+  UOps rows, columns;  ///< ranges, outermost first
+  int64_t words = 1, stride, count = 1;
+
+  explicit FragmentPanel(UOp stage) {
+    const UOp value = stage.src(0);
+    for (UOp x : stage.srcs().subspan(1)) (axis_type(x) == AxisType::kUnroll ? columns : rows).push_back(x);
+    auto key = [&](UOp x) {
+      return is_loop(x) && axis_type(x) == AxisType::kReduce ? INT64_MAX : stride_along(value, x);
+    };
+    std::sort(rows.begin(), rows.end(),
+              [&](UOp a, UOp b) { return key(a) != key(b) ? key(a) > key(b) : nests_before(a, b); });
+    std::sort(columns.begin(), columns.end(), nests_before);
+    for (UOp x : columns) words *= constant_size(x);
+    for (UOp x : rows) count *= constant_size(x);
+    stride = panel_row_elements(words, stage.dtype().itemsize());
+  }
+  int64_t size() const { return count * stride; }
+  UOps over() const {
+    UOps all = rows;
+    all.insert(all.end(), columns.begin(), columns.end());
+    return all;
+  }
+  std::vector<int64_t> steps() const {
+    std::vector<int64_t> out(rows.size() + columns.size());
+    int64_t step = 1;
+    for (size_t i = out.size(); i-- > 0; step *= constant_size(over()[i])) {
+      if (i + 1 == rows.size()) step = stride;
+      out[i] = step;
+    }
+    return out;
+  }
+};
+
 /// What the rules know of the kernel besides the node.
 struct Lowering {
   KernelContext& names;
-  UOp lane;      ///< the range of the kernel's lanes; empty: there are none
-  UOps threads;  ///< the ranges of a workgroup, outermost first
+  const Target& target;
+  UOp lane;              ///< the range of the kernel's lanes; empty: there are none
+  UOps threads;          ///< the ranges of a workgroup, outermost first
+  UOps fragments;        ///< STAGEs that hold operands of matrix instructions
+  bool doubled = false;  ///< they have room for two steps of the sum: one is filled while the other is read
 
-  Lowering(UOp sink, KernelContext& n) : names(n) {
+  Lowering(UOp sink, KernelContext& n, const Target& t) : names(n), target(t) {
     for (UOp u : sink.toposort()) {
+      if (is_shared_product(u))
+        for (UOp operand : u.srcs().first(2))
+          if (reads_stage(operand)) add_once(fragments, operand.src(0).src(0));
       if (!u.is(Ops::RANGE)) continue;
-      const AxisType t = axis_type(u);
-      if (t == AxisType::kVector && !lane) lane = u;
-      if (t == AxisType::kLocal || t == AxisType::kGroupReduce) threads.push_back(u);
+      const AxisType type = axis_type(u);
+      if (type == AxisType::kVector && !lane) lane = u;
+      if (type == AxisType::kLocal || type == AxisType::kGroupReduce) threads.push_back(u);
     }
     std::sort(threads.begin(), threads.end(), nests_before);
+    int64_t bytes = 0;
+    for (UOp f : fragments) bytes += FragmentPanel(f).size() * f.dtype().itemsize();
+    doubled = 2 * bytes <= target.shared_bytes;
   }
   int64_t lanes() const { return lane ? constant_size(lane) : 0; }
 };
@@ -68,8 +115,10 @@ Share share_of_thread(int64_t size, Lowering& c) {
 }
 
 /// Returns the coordinates of element n of a tile, counted as memory is walked: along the smallest stride first.
-UOps coordinates_of(UOp n, UOp value, const UOps& over) {
+/// Of the last dimension `together` elements are one step.
+UOps coordinates_of(UOp n, UOp value, const UOps& over, int64_t together = 1) {
   std::vector<std::pair<int64_t, size_t>> walk;
+  auto size = [&](size_t i) { return constant_size(over[i]) / (i + 1 == over.size() ? together : 1); };
   for (size_t i = 0; i < over.size(); i++) walk.emplace_back(stride_along(value, over[i]), i);
   std::stable_sort(walk.begin(), walk.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   UOps at(over.size());
@@ -77,8 +126,8 @@ UOps coordinates_of(UOp n, UOp value, const UOps& over) {
   for (size_t k = walk.size(); k-- > 0;) {
     const size_t i = walk[k].second;
     UOp rest = passed == 1 ? n : UOp::alu(Ops::FLOORDIV, {n, UOp::constant(passed)});
-    at[i] = k ? UOp::alu(Ops::FLOORMOD, {rest, UOp::constant(constant_size(over[i]))}) : rest;
-    passed *= constant_size(over[i]);
+    at[i] = k ? UOp::alu(Ops::FLOORMOD, {rest, UOp::constant(size(i))}) : rest;
+    passed *= size(i);
   }
   return at;
 }
@@ -113,6 +162,83 @@ UOp lower_tile(UOp read, Lowering& c) {
   return behind_barrier(memory, store).index({scratch_index(steps, over)}).load();
 }
 
+/// Returns how many elements along the columns of a panel are copied at once: 16 bytes where memory has them side by
+/// side and the loads begin at multiples of that, as far as the index says, else 1.
+int64_t elements_of_copy(UOp value, const FragmentPanel& p, const Lowering& c) {
+  const int64_t n = 16 / value.dtype().itemsize();
+  if (!c.target.has("copy16") || !value.is(Ops::LOAD) || value.nsrc() != 1 || constant_size(p.columns.back()) % n)
+    return 1;
+  const AffineIndex index(value.src(0).src(1));
+  if (!value.src(0).src(0).is(Ops::PARAM) || !index.rest.empty() || index.offset % n) return 1;
+  int64_t step = 1;
+  for (size_t i = p.columns.size(); i-- > 0; step *= constant_size(p.columns[i]))
+    if (index.coefficient(p.columns[i]) != step) return 1;
+  for (const auto& [r, k] : index.terms)
+    if (k % n && !contains(p.columns, r)) return 1;
+  return n;
+}
+
+/// What a panel is filled with, and where.
+struct Filling {
+  UOp memory;
+  UOp offset{};      ///< the element it begins with; empty: the first
+  UOp loop{}, at{};  ///< a loop around, and the value it has here; empty: its own
+  UOp gate{};        ///< nothing happens where it is off; empty: it never is
+};
+
+/// Returns the effect that all threads together fill a panel.
+UOp fill_fragments(UOp value, const FragmentPanel& p, const Filling& f, Lowering& c) {
+  const UOps over = p.over();
+  const int64_t each = elements_of_copy(value, p, c), size = p.count * p.words / each;
+  Share share = share_of_thread(size, c);
+  UOps coordinates = coordinates_of(share.element, value, over, each);
+  if (each > 1) {
+    const UOp lane = c.names.range(each, AxisType::kVector);
+    coordinates.back() = fold_add(fold_mul(coordinates.back(), each), lane);
+    share.loops.push_back(lane);
+  }
+  std::vector<std::pair<UOp, UOp>> map;
+  for (size_t i = 0; i < over.size(); i++) map.push_back({over[i], coordinates[i]});
+  if (f.at) map.push_back({f.loop, f.at});
+  UOp filled = value.substitute(map), index = scratch_index(p.steps(), coordinates), gate = f.gate;
+  if (f.offset) index = fold_add(index, f.offset);
+  if (share.beyond) gate = gate ? gate & (share.element < size) : share.element < size;
+  if (gate) {
+    filled = gate_loads(filled, gate);
+    index = index.valid(gate);
+  }
+  return f.memory.index({index}).store(filled).end(share.loops);
+}
+
+/// Lowers an operand of matrix instructions. With room for two steps of the sum, the next one is filled while a step is
+/// read, and there is one barrier in an iteration.
+UOp lower_fragments(UOp read, Lowering& c) {
+  const StageRead r(read);
+  const FragmentPanel p(r.stage);
+  UOps loops;
+  for (UOp x : ranges_of(r.stage))
+    if (axis_type(x) == AxisType::kReduce) loops.push_back(x);
+  std::sort(loops.begin(), loops.end(), nests_before);
+  const UOps over = p.over();
+  UOps at(over.size());
+  for (size_t i = 0; i < over.size(); i++)
+    at[i] = r.coordinates[static_cast<size_t>(std::find(r.over.begin(), r.over.end(), over[i]) - r.over.begin())];
+  const UOp index = scratch_index(p.steps(), at);
+  const int64_t trips = loops.size() == 1 ? constant_size(loops[0]) : 0;
+  if (!c.doubled || trips < 2) {
+    const UOp memory = c.names.scratch(r.value.dtype(), p.size()),
+              ready = emptied(memory, loops.empty() ? UOps{} : UOps{loops.back()});
+    return behind_barrier(memory, fill_fragments(r.value, p, {ready}, c)).index({index}).load();
+  }
+  const UOp loop = loops[0], memory = c.names.scratch(r.value.dtype(), 2 * p.size());
+  auto half = [&](UOp i) { return fold_mul(UOp::alu(Ops::FLOORMOD, {i, UOp::constant(int64_t{2})}), p.size()); };
+  const UOp first = fill_fragments(r.value, p, {.memory = memory, .loop = loop, .at = UOp::constant(int64_t{0})}, c),
+            ready = memory.after({first, UOp::make(Ops::BARRIER, dtypes::void_, {loop})}), next = loop + 1;
+  const UOp filled = fill_fragments(
+      r.value, p, {.memory = ready, .offset = half(next), .loop = loop, .at = next, .gate = loop < trips - 1}, c);
+  return memory.after({filled}).index({fold_add(index, half(loop))}).load();
+}
+
 /// Lowers partial results of the threads of a workgroup: each stores its own, and all wait for each other.
 UOp lower_partial(UOp read, Lowering& c) {
   const StageRead r(read);
@@ -138,7 +264,9 @@ const PatternMatcher<>& pm_lower_stages() {
   static const PatternMatcher<> pm{
       rule(u = read_of<StageKind::kPanel>(),   [](U u, Lowering& c) { return lower_panel(u, c.names, c.lanes()); }),
       rule(u = read_of<StageKind::kWindow>(),  [](U u, Lowering& c) { return lower_window(u, c.names, c.lane); }),
-      rule(u = read_of<StageKind::kTile>(),    [](U u, Lowering& c) { return lower_tile(u, c); }),
+      rule(u = read_of<StageKind::kTile>(),    [](U u, Lowering& c) {
+        return contains(c.fragments, u.src(0).src(0)) ? lower_fragments(u, c) : lower_tile(u, c);
+      }),
       rule(u = read_of<StageKind::kPartial>(), [](U u, Lowering& c) { return lower_partial(u, c); }),
   };
   // clang-format on
@@ -146,8 +274,10 @@ const PatternMatcher<>& pm_lower_stages() {
 }
 }  // namespace
 
-UOp lower_stages(UOp sink, KernelContext& names) {
-  Lowering c(sink, names);
+int64_t panel_row_elements(int64_t words, int itemsize) { return words + 16 / itemsize; }
+
+UOp lower_stages(UOp sink, KernelContext& names, const Target& target) {
+  Lowering c(sink, names, target);
   return graph_rewrite(sink, pm_lower_stages(), c, {.name = "lower stages"});
 }
 

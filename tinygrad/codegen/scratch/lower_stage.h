@@ -1,12 +1,16 @@
 /// \file STAGE becomes scratch memory, the loops that fill it and the loads that read it: one rule for each kind.
 #pragma once
 #include "tinygrad/codegen/kernel_context.h"
+#include "tinygrad/target/target.h"
 
 namespace tg {
 
 /// Lowers every STAGE of a kernel. Scratch memory is a BUFFER of AddrSpace::kLocal: on a CPU it belongs to the thread,
 /// on a GPU to the workgroup.
-UOp lower_stages(UOp sink, KernelContext& names);
+UOp lower_stages(UOp sink, KernelContext& names, const Target& target);
+/// Returns the elements from one row of an operand of matrix instructions to the next: 16 bytes more than it has, so
+/// that rows stay aligned and eight of them begin in eight different banks.
+int64_t panel_row_elements(int64_t words, int itemsize);
 /// Gives panels that are filled in the same loop one barrier behind all of them.
 UOp join_barriers(UOp sink);
 

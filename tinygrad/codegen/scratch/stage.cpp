@@ -58,6 +58,8 @@ StageRead::StageRead(UOp load)
 
 bool reads_stage(UOp u) { return u.is(Ops::LOAD) && u.src(0).is(Ops::INDEX) && u.src(0).src(0).is(Ops::STAGE); }
 
+bool is_shared_product(UOp u) { return u.is(Ops::WMMA) && u.nsrc() == 5; }
+
 bool is_window(UOp u) { return is_kind(u, StageKind::kWindow); }
 
 UOp reused_memory(UOp index) {

@@ -23,6 +23,8 @@ struct StageRead {
 };
 /// True for a LOAD from a STAGE.
 bool reads_stage(UOp u);
+/// True for a product that threads share, before it is expanded: WMMA(a, b, register, registers of a, of b).
+bool is_shared_product(UOp u);
 /// True for the STAGE of a window (codegen/scratch/window.h).
 bool is_window(UOp u);
 

@@ -23,7 +23,7 @@ constexpr const char* kReserved[] = {
     "else",    "enum",     "extern",   "float",  "for",      "goto",     "if",       "inline", "int",
     "long",    "register", "restrict", "return", "short",    "signed",   "sizeof",   "static", "struct",
     "switch",  "typedef",  "typeof",   "union",  "unsigned", "void",     "volatile", "while",  "asm",
-    "buffers", "vars",     "begin",    "end",    "linux",    "unix",     "INLINE",   "kernel"};
+    "buffers", "vars",     "begin",    "end",    "linux",    "unix",     "INLINE",   "kernel", "aligned"};
 
 }  // namespace
 
@@ -298,8 +298,10 @@ void CStyleWriter::count_uses() {
       outer.push_back(now);
       closed.push_back(false);
       now = static_cast<int>(outer.size()) - 1;
-    } else if (u.is(Ops::REDUCE)) {
+    } else if (u.in(Ops::REDUCE | Ops::CUSTOMI)) {
       count(u.src(0), false);
+    } else if (u.is(Ops::WMMA) && u.nsrc() > 3) {
+      for (UOp s : u.srcs()) count(s, false);
     } else if (u.in(groups::kElementwise)) {
       for (UOp s : u.srcs()) {
         if (in.need_value) count(s, false);
@@ -423,6 +425,7 @@ void CStyleWriter::declare_grid_parameters(const UOps& params, const std::vector
              (style_.buffer_offsets ? "(" + memory + " + " + offset + ")" : memory) + ";");
     }
   }
+  declare_alignment(params);
   for (std::vector<std::string>* list : {&pointers, &offsets})
     for (const std::string& declaration : *list) parameters_.push_back({declaration, ""});
   for (size_t i = 0; i < given_.size(); i++) {
@@ -432,9 +435,22 @@ void CStyleWriter::declare_grid_parameters(const UOps& params, const std::vector
   if (!style_.grid_parameter.empty()) parameters_.push_back({std::string(style_.grid_parameter), ""});
 }
 
+/// Declares one block for all memory of the group, where that is more than declarations may have; false: it is not.
+bool CStyleWriter::declare_group_memory() {
+  if (style_.host_entry || !style_.static_scratch) return false;
+  int64_t bytes = 0;
+  for (const Inst& in : view_.insts())
+    if (in.u.is(Ops::BUFFER) && in.u.arg<ParamArg>().addrspace == AddrSpace::kLocal)
+      bytes += (storage_size(in.u) * in.u.dtype().itemsize() + 15) / 16 * 16;
+  if (bytes <= style_.static_scratch) return false;
+  line(str("extern ", style_.scratch, memory_type(dtypes::uint8), " group_memory[]", style_.aligned, ";"));
+  return true;
+}
+
 /// Declares registers, and scratch memory on the stack or of the thread.
 void CStyleWriter::declare_buffers() {
   int64_t on_stack = 0, offset = 0, shared = 0;
+  const bool one_block = declare_group_memory();
   const int64_t of_thread = style_.host_entry ? thread_scratch_bytes(view_) : 0;
   if (of_thread) {
     helpers_ += "void* tg_scratch(long bytes) __attribute__((malloc));\n";
@@ -464,6 +480,11 @@ void CStyleWriter::declare_buffers() {
     if (is_register) line(register_type(u) + " " + name + ";");
     else {
       const bool shared = u.arg<ParamArg>().addrspace == AddrSpace::kLocal;
+      if (shared && one_block) {
+        line(str(t, "* ", name, " = (", t, "*)(group_memory + ", offset, ");"));
+        offset += (n * u.dtype().itemsize() + 15) / 16 * 16;
+        continue;
+      }
       line(str(shared ? style_.scratch : "", t, " ", name, "[", n, "]", style_.aligned, ";"));
     }
   }
@@ -487,6 +508,7 @@ void CStyleWriter::open_loop(UOp r) {
   if (whole_thread) return line("const " + t + " " + name + " = " + std::string(style_.thread_index) + ";");
   threaded_ |= thread;
   if (!style_.loop.empty()) line(std::string(style_.loop));
+  if (const int64_t n = unrolled(r); n > 1) line(str("#pragma unroll ", n));
   if (thread) line("for (" + t + " " + name + " = begin; " + name + " < end; " + name + "++) {");
   else line("for (" + t + " " + name + " = 0; " + name + " < " + wrap(end, kShift) + "; " + name + "++) {");
   depth_++;
@@ -517,6 +539,7 @@ void CStyleWriter::instruction(const Inst& in) {
     case Ops::SPECIAL: return grid_index(u);
     case Ops::BARRIER:
       TG_ASSERT(!style_.barrier.empty(), "a BARRIER in a language without groups");
+      if (copies_later_) line(std::string(style_.copy_wait));
       return line(std::string(style_.barrier));
     case Ops::RANGE:
       if (!is_lane(u)) return open_loop(u);
@@ -541,7 +564,16 @@ void CStyleWriter::instruction(const Inst& in) {
     case Ops::STORE: return store(u);
     case Ops::CUSTOM: return prefetch(u);
     case Ops::REDUCE: return reduce(in);
-    default: TG_ASSERT(u.in(groups::kElementwise | Ops::WMMA), "C does not know ", u); return arithmetic(in);
+    case Ops::CUSTOMI: return shuffle(u);
+    case Ops::WMMA: return u.nsrc() > 3 ? product(u) : arithmetic(in);
+    case Ops::GETTUPLE: {
+      const std::string& name = storage_[static_cast<size_t>(view_.position(u.src(0)))];
+      const bool own = style_.matrices == MatrixSyntax::kAssembly;
+      values_[static_cast<size_t>(view_.position(u))].expr = {
+          own ? str(name, "_", u.int_arg()) : str(name, "[", u.int_arg(), "]"), kPostfix, true, {}};
+      return;
+    }
+    default: TG_ASSERT(u.in(groups::kElementwise), "C does not know ", u); return arithmetic(in);
   }
 }
 
@@ -576,6 +608,7 @@ std::string CStyleWriter::declared_types() const {
 std::string CStyleWriter::write() {
   declare_parameters();
   declare_buffers();
+  kernel_at_ = body_.size();
   for (const Inst& in : view_.insts()) instruction(in);
   TG_ASSERT(loops_.empty(), "a loop without END: ", loops_.back());
   // Other threads see the stored values before they are told that the kernel has ended. Drivers see to that themselves.
@@ -594,7 +627,7 @@ std::string CStyleWriter::write() {
   const bool halves = std::any_of(view_.insts().begin(), view_.insts().end(),
                                   [](const Inst& in) { return in.u.dtype() == dtypes::float16; });
   const std::string head = str(halves ? style_.half_header : "", style_.prologue, declared_types(), helpers_);
-  if (!style_.host_entry) return str(head, kernel_head(), p_.name, "(", declared, ") {\n", escaped_, body_, "}\n");
+  if (!style_.host_entry) return str(head, kernel_head(), p_.name, "(", declared, ") {\n", body(), "}\n");
   const std::string name = p_.name + "_body";
   const std::string out = str(head, style_.helper, "void ", name, "(", declared, ") {\n", escaped_, body_, "}\n");
   // Only arguments of a function can be declared distinct, so the kernel has one of its own.

@@ -10,6 +10,10 @@ namespace tg {
 /// How a language writes vectors: not at all, as clang's ext_vector_type with its builtins, or as OpenCL C does.
 enum class VectorSyntax { kNone, kExtended, kOpenCl };
 
+/// How a language writes matrix instructions that threads share: not at all, as inline assembly on registers, as a
+/// function of vectors, or as objects of Metal.
+enum class MatrixSyntax { kNone, kAssembly, kFunction, kSimdgroup };
+
 /// The names in one C-like language. Views must outlive the renderer.
 struct CStyle {
   std::array<std::string_view, static_cast<size_t>(DTypeId::kCount)>
@@ -28,6 +32,8 @@ struct CStyle {
   std::string_view scratch;         ///< text before a declaration of scratch memory ("__shared__ ")
   std::string_view aligned;         ///< text behind a declaration of scratch memory
   std::string_view loop;            ///< a line before each loop; empty: none
+  int64_t static_scratch = 0;       ///< bytes of it that declarations may have; more is one block, of the size that the
+                                    ///< launch gives. 0: any number
   std::string_view barrier;         ///< statement that waits for the group; empty: the language has no groups
   std::string_view inf[2], nan[2];  ///< of float32, of float64
   std::string_view long_suffix = "L";  ///< of 64-bit literals
@@ -35,9 +41,22 @@ struct CStyle {
   std::string_view math_suffix[3];     ///< ... and after, by type: float16, float32, float64
   std::string_view bits;               ///< body of a function that returns the bits of x as the type $t
   std::array<std::string_view, 3> group_index{}, local_index{};  ///< of SPECIAL gidx0.., lidx0..; empty: no grid
+  /// Statement that moves 16 bytes from `from` + `offset` to `to`, in the group's memory; empty: such copies are not in
+  /// its programs. The second one, on targets with "async_copy", goes on behind it, until `copy_wait`.
+  std::string_view copy[2]{};
+  /// The same on targets with "buffers": $p is the parameter, $t the bytes that the thread adds, $s those that threads
+  /// of a group share.
+  std::string_view buffer_copy{};
+  std::string_view copy_wait{};
+  std::string_view global{};   ///< qualifier of pointers to parameters, for copies and words of narrow elements
+  int64_t unrolled = 1;        ///< iterations of a loop over matrix instructions that are written out, at most
+  bool aligned_copies = true;  ///< both need an address that is a multiple of 16
+  /// Body of a function that returns the `x`, of type $t, of the thread whose number differs in `bits`.
+  std::string_view shuffle{};
   std::string_view thread_index;  ///< expression of the THREAD range where each thread runs one iteration of it
   VectorSyntax vectors = VectorSyntax::kNone;
   bool exact_fmod64 = true;     ///< fmod of float64 is exact; else a function of the kernel computes it
+  MatrixSyntax matrices = MatrixSyntax::kNone;
   bool half_functions = false;  ///< has sqrt, trunc, ... of float16; else they are computed in float32
   bool buffer_offsets = false;  ///< handles are no addresses: an offset in bytes follows for each, behind all of them
   bool host_entry = false;      ///< the kernel is called with (buffers, vars, begin, end), see docs/ir.md
@@ -93,6 +112,9 @@ class GridRenderer final : public CStyleRenderer {
   bool has_threads() const override { return !has_locals(); }
   bool has_blocks() const override { return false; }
   int64_t scratch_limit() const override { return target().shared_bytes; }
+  std::vector<const TensorCore*> tensor_cores() const override {
+    return has_locals() ? tensor_cores_of(target()) : std::vector<const TensorCore*>{};
+  }
   int max_lanes(DType d) const override;
 };
 

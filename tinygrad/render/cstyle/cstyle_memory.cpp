@@ -93,6 +93,12 @@ void CStyleWriter::load(UOp u) {
     const int at = view_.position(a.base);
     return define(u, false, {storage_[static_cast<size_t>(at)], kPostfix, true, {at}}, register_type(a.base), "val");
   }
+  if (is_copied(u)) return;  // with the store
+  if (reads_wide(u)) {
+    const Expr word = word_load(a);
+    return define(u, false, u.nsrc() > 2 ? choose(value(u.src(2), 1), word, value(u.src(1), 1)) : word, scalar(d),
+                  "val", true);
+  }
   const bool gated = u.nsrc() > 2, vector_gate = gated && view_.lanes(u.src(2)) > 1;
   if (a.lanes == 1 && vector_gate) {
     a.lanes = lanes;
@@ -163,6 +169,11 @@ void CStyleWriter::store(UOp u) {
   const int n = a.lanes;
   TG_ASSERT(view_.lanes(u) == n, "a vector stored to one address: ", u);
   const bool gated = u.nsrc() > 2, vector_gate = gated && view_.lanes(u.src(2)) > 1;
+  if (const UOp from = strip_after(u.src(1)); is_copied(from)) {
+    TG_ASSERT(gated ? from.nsrc() == 3 && from.src(2) == u.src(2) : from.nsrc() == 1,
+              "a copy with gates of its own: ", u);
+    return copy(a, from, gated ? "if (" + value(u.src(2), 1).text + ") " : "");
+  }
   Expr v = value(u.src(1), n, 1);
   Expr gate = gated ? value(u.src(2), vector_gate ? n : 1, m.itemsize()) : Expr{};
   const std::string& name = storage_[static_cast<size_t>(view_.position(a.base))];

@@ -8,6 +8,7 @@
 #include "tinygrad/render/access_plan.h"
 #include "tinygrad/render/cstyle/cstyle.h"
 #include "tinygrad/render/program_view.h"
+#include "tinygrad/target/tensor_core.h"
 
 namespace tg {
 
@@ -127,10 +128,36 @@ class CStyleWriter {
   void declare_grid_parameters(const UOps& params, const std::vector<int>& nodes);
   std::string kernel_head() const;
   std::string declared_types() const;
+  bool declare_group_memory();
   void declare_buffers();
   void instruction(const Inst& in);
   void arithmetic(const Inst& in);
   void reduce(const Inst& in);
+  void product(UOp u);
+  void shuffle(UOp u);
+  void product_in_assembly(const TensorCore& core, const std::string& name, const std::vector<std::string>& operands,
+                           DType d);
+  void product_by_function(const TensorCore& core, const std::string& name, const std::vector<std::string>& operands,
+                           DType d);
+  void product_of_simdgroup(const TensorCore& core, const std::string& name, const std::vector<std::string>& operands);
+  bool is_copied(UOp load) const;
+  bool reads_wide(UOp load) const;
+  void declare_alignment(const UOps& params);
+  std::string body() const;
+  int64_t unrolled(UOp loop) const;
+  std::string word_helper(DType element);
+  Expr word_load(const MemAccess& a);
+  /// The address of a load of a parameter in bytes: what threads of a group share, what a thread adds, without a sign,
+  /// and a constant.
+  struct AddressParts {
+    std::string shared, own;
+    int64_t constant = 0;
+    bool short_range = false;  ///< 32 bits without a sign hold the sum
+  };
+  AddressParts address_parts(const MemAccess& a, DType wide);
+  std::string address_of(const MemAccess& a, const AddressParts& parts) const;
+  void copy(const MemAccess& to, UOp load, const std::string& before);
+  std::string matrix_type(const std::string& element, size_t n);
   void open_loop(UOp range);
   void grid_index(UOp u);
 
@@ -169,7 +196,9 @@ class CStyleWriter {
   std::vector<std::string> given_;                               // by variable: its parameter
   std::vector<UOp> loops_;
   int depth_ = 1;
-  bool threaded_ = false, words_ = false;
+  UOps wide_;             // parameters that are read in words or copies
+  size_t kernel_at_ = 0;  // where the body begins behind its declarations
+  bool threaded_ = false, words_ = false, copies_later_ = false;
   std::vector<std::pair<std::string, int>> counters_;
 };
 

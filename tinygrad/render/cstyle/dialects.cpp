@@ -117,6 +117,14 @@ constexpr CStyle make_cuda() {
   CStyle s = make_cuda_like();
   name_type(s, DTypeId::kFloat16, "__half", "fp16");
   s.half_header = "#include <cuda_fp16.h>\n\n";
+  s.matrices = MatrixSyntax::kAssembly;
+  s.shuffle = "  return __shfl_xor_sync(0xffffffffu, x, bits);\n";
+  s.static_scratch = 48 << 10;
+  s.copy[0] = "*(uint4*)to = *(const uint4*)((const char*)from + offset);";
+  s.copy[1] = R"(asm volatile("cp.async.cg.shared.global [%0], [%1+%2], 16;" : : )"
+              R"("r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "n"(offset) : "memory");)";
+  s.unrolled = 4;
+  s.copy_wait = R"(asm volatile("cp.async.wait_all;" : : : "memory");)";
   return s;
 }
 
@@ -143,6 +151,24 @@ constexpr CStyle make_hip() {
   s.math_prefix = "__builtin_";
   s.math_suffix[0] = "f16";
   s.half_functions = true;
+  s.matrices = MatrixSyntax::kFunction;
+  s.shuffle = R"(  const unsigned lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u));
+  int words[sizeof x / 4];
+  __builtin_memcpy(words, &x, sizeof x);
+  for (unsigned i = 0; i < sizeof x / 4; i++) words[i] = __builtin_amdgcn_ds_bpermute((lane ^ bits) << 2, words[i]);
+  __builtin_memcpy(&x, words, sizeof x);
+  return x;
+)";
+  s.copy[0] =
+      "typedef unsigned words __attribute__((ext_vector_type(4), may_alias)); "
+      "typedef words any_words __attribute__((aligned(1), may_alias, address_space(1))); "
+      "*(words*)to = *(const any_words*)((const __attribute__((address_space(1))) char*)from + offset);";
+  s.aligned_copies = false;
+  s.global = "__attribute__((address_space(1))) ";
+  s.unrolled = 4;
+  s.buffer_copy =
+      "*(__attribute__((ext_vector_type(4))) unsigned*)to = __builtin_amdgcn_raw_buffer_load_b128("
+      "__builtin_amdgcn_make_buffer_rsrc((void*)$p, 0, -1, 0x27000), $t, $s, 0);";
   name_infinities(s);
   s.bits = kCopiedBits;
   s.group_index = {"__builtin_amdgcn_workgroup_id_x()", "__builtin_amdgcn_workgroup_id_y()",
@@ -171,6 +197,8 @@ constexpr CStyle make_metal() {
   s.bits = "  return as_type<$t>(x);\n";
   s.group_index = {"gid.x", "gid.y", "gid.z"};
   s.local_index = {"lid.x", "lid.y", "lid.z"};
+  s.matrices = MatrixSyntax::kSimdgroup;
+  s.shuffle = "  return simd_shuffle_xor(x, ushort(bits));\n";
   return s;
 }
 

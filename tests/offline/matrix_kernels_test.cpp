@@ -1,0 +1,124 @@
+/// \file Products by matrix instructions that threads share: what the interpreter computes from the table's layouts,
+/// thread by thread, and that the vendors' compilers take the instructions.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tinygrad/base/context.h"
+#include "tinygrad/codegen/plan/matrix_plan.h"
+#include "tinygrad/runtime/amdgpu_compiler.h"
+#include "tinygrad/runtime/nvrtc_compiler.h"
+#include "unit/kernels.h"
+#include "unit/render_helpers.h"
+
+namespace tg {
+namespace {
+using namespace testing;
+
+Target target_of(const std::string& name) {
+  if (name.starts_with("sm_")) return cuda_target(name);
+  if (name.starts_with("gfx")) return amdgpu_target(name);
+  Target t;
+  t.renderer = "METAL";
+  t.arch = name;
+  t.features = {"simdgroup"};
+  t.vector_bytes = 4;
+  return t;
+}
+
+LaunchSize size_of(const Program& p) {
+  LaunchSize s;
+  for (int i = 0; i < 3; i++) {
+    if (p.global_size[i]) s.global[i] = static_cast<int64_t>(p.global_size[i].const_int());
+    if (p.local_size[i]) s.local[i] = static_cast<int64_t>(p.local_size[i].const_int());
+  }
+  return s;
+}
+
+const TensorCore* used(const Program& p) {
+  for (const Opt& o : p.applied_opts)
+    if (o.op == OptOp::kTc) return &tensor_core_table().at(static_cast<size_t>(o.arg));
+  return nullptr;
+}
+
+/// A product of matrices: n rows, m columns, l terms.
+struct Product {
+  int64_t n, m, l;
+  bool ta = false, tb = false;
+  KernelPtr kernel(const TensorCore& t) const {
+    if (t.a.itemsize() == 4) return matmul(n, m, l, ta, tb);
+    return narrow_matmul(n, m, l, t.a, t.b, t.out, ta, tb);
+  }
+};
+
+/// Runs the kernel by the interpreter on numbers whose sums are exact in any order, and compares.
+std::shared_ptr<Program> check(const Product& x, const TensorCore& t, const Target& target, CodegenOptions o = {}) {
+  o.tensor_cores = 3;
+  if (o.tensor_core < 0) o.tensor_core = static_cast<int>(&t - tensor_core_table().data());
+  const KernelPtr k = x.kernel(t);
+  auto p = to_program(*k, *make_renderer(target), o);
+  std::mt19937 random(3);
+  std::vector<double> value[2];
+  test::Memory memory{test::Bytes(static_cast<size_t>(x.n * x.m) * 4)};
+  for (size_t s = 0; s < 2; s++) {
+    const DType d = s ? t.b : t.a;
+    const double choices[] = {0, 1, 2, d.is_float() ? -0.5 : 3.0, d.is_unsigned() ? 5.0 : -2.0};
+    test::Bytes& bytes = memory.emplace_back(static_cast<size_t>((s ? x.m : x.n) * x.l * d.itemsize()));
+    for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(d.itemsize())) {
+      value[s].push_back(choices[random() % 5]);
+      store_const(&bytes[at],
+                  d.is_float() ? ConstValue(value[s].back()) : ConstValue(static_cast<int>(value[s].back())), d);
+    }
+  }
+  const LaunchSize size = size_of(*p);
+  Interpreter(p).run_groups(test::pointers(memory).data(), nullptr, size, 0,
+                            size.global[0] * size.global[1] * size.global[2]);
+  for (int64_t i = 0; i < x.n; i++)
+    for (int64_t j = 0; j < x.m; j++) {
+      double want = 0;
+      for (int64_t r = 0; r < x.l; r++)
+        want += value[0][static_cast<size_t>(x.ta ? r * x.n + i : i * x.l + r)] *
+                value[1][static_cast<size_t>(x.tb ? j * x.l + r : r * x.m + j)];
+      const ConstValue got = load_const(&memory[0][static_cast<size_t>(i * x.m + j) * 4], t.out);
+      if (got.as_double() != want) {
+        ADD_FAILURE() << t.name << ": " << i << ", " << j << ": " << got.as_double() << ", expected " << want << "\n"
+                      << to_text(p->applied_opts) << "\n"
+                      << p->source.substr(0, 6000);
+        return p;
+      }
+    }
+  return p;
+}
+
+class MatrixInstructions : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(MatrixInstructions, EveryInstructionOfTheTargetComputesProducts) {
+  const Target target = target_of(GetParam());
+  const auto cores = tensor_cores_of(target);
+  EXPECT_FALSE(cores.empty());
+  for (const TensorCore* t : cores)
+    for (const Product& x : {Product{64, 64, 64, false, true}, Product{64, 32, 64}, Product{33, 70, 45, true, false},
+                             Product{96, 40, 130, false, true}}) {
+      SCOPED_TRACE(str(t->name, " ", x.n, " x ", x.m, " x ", x.l, x.ta ? " ta" : "", x.tb ? " tb" : ""));
+      const auto p = check(x, *t, target);
+      EXPECT_EQ(used(*p), t);
+      if (HasFailure()) return;
+    }
+}
+INSTANTIATE_TEST_SUITE_P(Offline, MatrixInstructions,
+                         ::testing::Values("sm_75", "sm_80", "sm_90", "gfx90a", "gfx942", "gfx1100", "gfx1201",
+                                           "apple"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(MatrixKernels, Float32IsRoundedWhereThatIsAllowed) {
+  const Target target = cuda_target("sm_90");
+  const auto plan = [&] { return to_program(*matmul(64, 64, 64), *make_renderer(target), CodegenOptions::from_env()); };
+  EXPECT_EQ(used(*plan()), nullptr);
+  const Context context{{"ALLOW_TF32", 1}};
+  const auto p = plan();
+  ASSERT_NE(used(*p), nullptr);
+  EXPECT_STREQ(used(*p)->name, "mma_m16n8k8_tf32");
+}
+
+}  // namespace
+}  // namespace tg

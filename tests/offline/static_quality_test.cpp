@@ -1,0 +1,220 @@
+/// \file What vendors' compilers make of the largest products: registers, spills, the mix of instructions in the main
+/// loop, and what the model of docs/gpu_codegen.md predicts.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "tinygrad/base/env.h"
+#include "tinygrad/base/process.h"
+#include "tinygrad/codegen/plan/matrix_plan.h"
+#include "tinygrad/render/renderers.h"
+#include "tinygrad/runtime/amdgpu_compiler.h"
+#include "tinygrad/runtime/nvrtc_compiler.h"
+#include "unit/kernels.h"
+
+namespace tg {
+namespace {
+using namespace testing;
+namespace fs = std::filesystem;
+constexpr int64_t kSize = 8192;
+
+/// Returns nvdisasm's path: in PATH, of a toolkit, or of the Python package triton next to the one that has NVRTC;
+/// empty: it is not here.
+std::string find_nvdisasm() {
+  if (has_program("nvdisasm")) return "nvdisasm";
+  std::vector<fs::path> places{"/usr/local/cuda/bin/nvdisasm"};
+  fs::path folder = env::NVRTC.get();
+  for (int up = 0; up < 5 && folder.has_parent_path(); up++) {
+    folder = folder.parent_path();
+    places.push_back(folder / "triton/backends/nvidia/bin/nvdisasm");
+  }
+  for (const fs::path& p : places) {
+    std::error_code ignored;
+    if (fs::exists(p, ignored)) return p.string();
+  }
+  return "";
+}
+
+std::shared_ptr<Program> gemm(const Target& target, bool tb) {
+  return to_program(*narrow_matmul(kSize, kSize, kSize, dtypes::bfloat16, dtypes::bfloat16, dtypes::float32, false, tb,
+                                   dtypes::bfloat16),
+                    *make_renderer(target), {});
+}
+
+/// An instruction of a listing, and where it jumps to: the number of an instruction, -1 where it does not.
+struct Line {
+  std::string op, text;
+  int target = -1;
+};
+
+/// Returns the instructions of the innermost loop with most of those whose names begin with `matrix`.
+std::vector<Line> main_loop(const std::vector<Line>& all, const std::string& matrix) {
+  std::pair<int, int> best{0, 0}, range{0, 0};
+  for (int i = 0; i < static_cast<int>(all.size()); i++) {
+    const int from = all[static_cast<size_t>(i)].target;
+    if (from < 0 || from > i) continue;
+    const auto n = static_cast<int>(
+        std::count_if(all.begin() + from, all.begin() + i, [&](const Line& l) { return l.op.starts_with(matrix); }));
+    if (std::pair(n, from - i) > best) {
+      best = {n, from - i};
+      range = {from, i + 1};
+    }
+  }
+  return {all.begin() + range.first, all.begin() + range.second};
+}
+
+/// Reads SASS as nvdisasm prints it.
+std::vector<Line> sass_lines(const std::string& listing) {
+  std::vector<Line> out;
+  std::map<std::string, int> labels;
+  std::istringstream in(listing);
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with(".L_") && line.ends_with(":")) {
+      labels[line.substr(0, line.size() - 1)] = static_cast<int>(out.size());
+      continue;
+    }
+    const size_t at = line.find("*/"), end = line.find(';');
+    if (line.find("/*") == std::string::npos || at == std::string::npos || end == std::string::npos || end < at)
+      continue;
+    std::istringstream words(line.substr(at + 2, end - at - 2));
+    Line l;
+    l.text = words.str();
+    words >> l.op;
+    if (l.op.starts_with("@")) words >> l.op;
+    out.push_back(l);
+  }
+  for (Line& l : out)
+    if (const size_t at = l.text.find("(.L_"); l.op.starts_with("BRA") && at != std::string::npos) {
+      const auto it = labels.find(l.text.substr(at + 1, l.text.find(')', at) - at - 1));
+      if (it != labels.end()) l.target = it->second;
+    }
+  return out;
+}
+/// True for instructions that compute: all that are no access to memory, no control and no barrier.
+bool computes_sass(const std::string& op) {
+  for (const char* other : {"LD", "ST", "BRA", "BAR", "EXIT", "DEPBAR", "NOP", "WARPSYNC", "BSSY", "BSYNC", "S2",
+                            "CS2R", "ARRIVES", "ERRBAR", "MEMBAR", "CCTL", "RED", "ATOM", "R2UR"})
+    if (op.starts_with(other)) return false;
+  return true;
+}
+
+/// Reads AMDGPU assembly.
+std::vector<Line> amdgpu_lines(const std::string& assembly) {
+  std::vector<Line> out;
+  std::map<std::string, int> labels;
+  std::istringstream in(assembly);
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with(".L") && line.find(':') != std::string::npos)
+      labels[line.substr(0, line.find(':'))] = static_cast<int>(out.size());
+    if (!line.starts_with("\t") || line.size() < 3 || line[1] == '.' || line[1] == ';') continue;
+    Line l;
+    l.text = line.substr(1);
+    std::istringstream(l.text) >> l.op;
+    out.push_back(l);
+  }
+  for (Line& l : out)
+    if (l.op.starts_with("s_cbranch") || l.op == "s_branch") {
+      std::istringstream words(l.text);
+      std::string op, label;
+      words >> op >> label;
+      if (const auto it = labels.find(label); it != labels.end()) l.target = it->second;
+    }
+  return out;
+}
+int64_t number_behind(const std::string& text, const std::string& name) {
+  const size_t at = text.find(name);
+  return at == std::string::npos ? -1 : std::stoll(text.substr(at + name.size()));
+}
+
+int64_t count(const std::vector<Line>& lines, const std::string& prefix) {
+  return std::count_if(lines.begin(), lines.end(), [&](const Line& l) { return l.op.starts_with(prefix); });
+}
+std::string listed(const std::vector<Line>& lines) {
+  std::string s;
+  for (const Line& l : lines) s += l.text + "\n";
+  return s;
+}
+
+/// The tile of a program, as its opts say it.
+MatrixTile tile_of(const Program& p, const TensorCore** core) {
+  MatrixTile t;
+  for (const Opt& o : p.applied_opts) {
+    if (o.op == OptOp::kTc) *core = &tensor_core_table()[static_cast<size_t>(o.arg)];
+    if (o.op == OptOp::kUpcast) t.tiles[o.axis] = o.arg;
+    if (o.op == OptOp::kLocal) t.warps[o.axis] = o.arg;
+    if (o.op == OptOp::kUnroll) t.steps = o.arg;
+  }
+  return t;
+}
+MatrixCost cost_of(const Program& p, const Target& target) {
+  const TensorCore* core = nullptr;
+  const MatrixTile tile = tile_of(p, &core);
+  TG_ASSERT(core, "no matrix instruction: ", to_text(p.applied_opts));
+  const MatrixShape shape{kSize / core->m, kSize / core->n, kSize / core->pack, 1};
+  return matrix_cost(*core, tile, shape, gpu_figures(target), 3.0 * kSize * kSize * 2);
+}
+void expect_modelled(const Program& p, const Target& target) {
+  const MatrixCost c = cost_of(p, target);
+  std::cout << target.arch << " " << to_text(p.applied_opts) << "\n  clocks " << c.clocks << ", roofline " << c.bound
+            << ": " << c.clocks / c.bound << "; matrix " << c.matrix << " shared " << c.shared << " l2 " << c.l2
+            << " issue " << c.issue << " wait " << c.wait << " memory " << c.memory << "; registers " << c.registers
+            << ", shared bytes " << c.shared_bytes << ", groups of a unit " << c.groups_at_once << "\n";
+  EXPECT_LE(c.clocks, 1.3 * c.bound);
+  EXPECT_LE(p.shared_bytes, target.shared_bytes);
+  EXPECT_GE(c.groups_at_once, 1);
+}
+
+class StaticQuality : public ::testing::TestWithParam<bool> {};
+
+TEST_P(StaticQuality, Sm90) {
+  if (const std::string missing = nvrtc_missing(); !missing.empty()) GTEST_SKIP() << missing;
+  const std::string tool = find_nvdisasm();
+  if (tool.empty()) GTEST_SKIP() << "no nvdisasm in PATH, in /usr/local/cuda/bin or next to NVRTC: SASS is not read";
+  const Target target = cuda_target("sm_90");
+  const auto p = gemm(target, GetParam());
+  const auto cubin = make_nvrtc_compiler(target)->compile_cached(p->source);
+  const TempDir folder;
+  const fs::path file = folder.path() / "gemm.cubin";
+  std::ofstream(file, std::ios::binary)
+      .write(reinterpret_cast<const char*>(cubin.data()), static_cast<std::streamsize>(cubin.size()));
+  const ProcessResult r = run_process({tool, "-c", file.string()});
+  ASSERT_TRUE(r.ok()) << r.err;
+  const std::vector<Line> all = sass_lines(r.out), loop = main_loop(all, "HMMA");
+  EXPECT_EQ(count(all, "LDL") + count(all, "STL"), 0) << "spills";
+  const int64_t matrix = count(loop, "HMMA"),
+                math = std::count_if(loop.begin(), loop.end(), [](const Line& l) { return computes_sass(l.op); });
+  EXPECT_GE(matrix, 16);
+  // LDGSTS takes pointers of 64 bits, two additions each, which no immediate offset replaces: the rest of what
+  // computes.
+  EXPECT_GE(matrix, 4 * (math - matrix)) << listed(loop);
+  EXPECT_LE(math - matrix, 2 * count(loop, "LDGSTS") + matrix / 10) << listed(loop);
+  std::cout << "sm_90: " << matrix << " of " << math << " that compute, of " << loop.size() << "\n";
+  EXPECT_GT(count(loop, "LDGSTS"), 0) << "no asynchronous copies";
+  expect_modelled(*p, target);
+}
+
+TEST_P(StaticQuality, Gfx942) {
+  const Target target = amdgpu_target("gfx942");
+  const auto p = gemm(target, GetParam());
+  std::string assembly;
+  try {
+    assembly = make_amdgpu_compiler(target)->assembly(p->source);
+  } catch (const CompileError& e) { GTEST_SKIP() << e.what(); }
+  const std::vector<Line> all = amdgpu_lines(assembly), loop = main_loop(all, "v_mfma");
+  EXPECT_EQ(number_behind(assembly, ".vgpr_spill_count:"), 0);
+  EXPECT_EQ(number_behind(assembly, ".sgpr_spill_count:"), 0);
+  const int64_t matrix = count(loop, "v_mfma"), math = count(loop, "v_");
+  EXPECT_GE(matrix, 8);
+  EXPECT_GE(static_cast<double>(matrix), 0.9 * static_cast<double>(math)) << listed(loop);
+  std::cout << "gfx942: " << matrix << " of " << math << " that compute, of " << loop.size() << ", registers "
+            << number_behind(assembly, ".vgpr_count:") << "\n";
+  expect_modelled(*p, target);
+}
+INSTANTIATE_TEST_SUITE_P(Offline, StaticQuality, ::testing::Values(true),
+                         [](const auto& info) { return info.param ? "ColumnsAlongTheSum" : "RowsAlongTheSum"; });
+
+}  // namespace
+}  // namespace tg

@@ -1,0 +1,79 @@
+/// \file Sums that the threads of a warp share: by shuffles, run by the interpreter and compiled by the vendors'
+/// compilers.
+#include <gtest/gtest.h>
+
+#include "tinygrad/runtime/amdgpu_compiler.h"
+#include "tinygrad/runtime/nvrtc_compiler.h"
+#include "unit/kernels.h"
+#include "unit/render_helpers.h"
+
+namespace tg {
+namespace {
+using namespace testing;
+
+struct Reduction {
+  int64_t rows, terms;
+  bool maximum = false;
+};
+
+/// Runs a reduction of rows by the interpreter and compares; the program.
+std::shared_ptr<Program> check(const Reduction& x, const Target& target) {
+  const auto p = to_program(*reduce_rows(x.rows, x.terms, x.maximum ? Ops::MAX : Ops::ADD), *make_renderer(target), {});
+  std::vector<float> in(static_cast<size_t>(x.rows * x.terms)), out(static_cast<size_t>(x.rows));
+  for (size_t i = 0; i < in.size(); i++) in[i] = static_cast<float>(static_cast<int>(i * 7919 % 23) - 11);
+  LaunchSize size;
+  for (int i = 0; i < 3; i++) {
+    if (p->global_size[i]) size.global[i] = static_cast<int64_t>(p->global_size[i].const_int());
+    if (p->local_size[i]) size.local[i] = static_cast<int64_t>(p->local_size[i].const_int());
+  }
+  void* buffers[] = {out.data(), in.data()};
+  Interpreter(p).run_groups(buffers, nullptr, size, 0, size.global[0] * size.global[1] * size.global[2]);
+  for (int64_t r = 0; r < x.rows; r++) {
+    float want = x.maximum ? -100 : 0;
+    for (int64_t t = 0; t < x.terms; t++) {
+      const float v = in[static_cast<size_t>(r * x.terms + t)];
+      want = x.maximum ? std::max(want, v) : want + v;
+    }
+    EXPECT_EQ(out[static_cast<size_t>(r)], want) << "row " << r << " of " << x.rows << " x " << x.terms << "\n"
+                                                 << p->source;
+    if (::testing::Test::HasFailure()) break;
+  }
+  return p;
+}
+int count(const Program& p, Ops op) {
+  ArenaScope scope(*p.arena);
+  return static_cast<int>(std::count_if(p.insts.begin(), p.insts.end(), [&](UOp u) { return u.is(op); }));
+}
+
+TEST(WarpSums, OfAnyLength) {
+  for (const Target& target : {cuda_target("sm_90"), amdgpu_target("gfx942"), amdgpu_target("gfx1100")})
+    for (const Reduction& x :
+         {Reduction{8, 64}, {3, 1000}, {1, 4096}, {5, 4099}, {300, 17}, {2, 100, true}, {4, 3000, true}}) {
+      SCOPED_TRACE(target.arch);
+      EXPECT_GT(count(*check(x, target), Ops::CUSTOMI), 0);
+    }
+}
+
+TEST(WarpSums, OneWarpNeedsNoMemory) {
+  for (const Target& target : {cuda_target("sm_90"), amdgpu_target("gfx942")}) {
+    const auto p = check({8, 128}, target);
+    EXPECT_EQ(count(*p, Ops::BARRIER), 0) << p->source;
+    EXPECT_EQ(p->shared_bytes, 0);
+    const auto many = check({2, 8192}, target);
+    EXPECT_EQ(count(*many, Ops::BARRIER), 1) << many->source;
+    EXPECT_LE(many->shared_bytes, 8 * 4);  // an element of each warp
+  }
+}
+
+TEST(WarpSums, CompilersTakeThem) {
+  const auto cuda = check({8, 4096}, cuda_target("sm_90")), hip = check({8, 4096}, amdgpu_target("gfx942"));
+  EXPECT_NE(cuda->source.find("__shfl_xor_sync(0xffffffffu, x, bits)"), std::string::npos) << cuda->source;
+  EXPECT_NE(hip->source.find("__builtin_amdgcn_ds_bpermute"), std::string::npos) << hip->source;
+  if (nvrtc_missing().empty()) EXPECT_FALSE(make_nvrtc_compiler(cuda_target("sm_90"))->compile(cuda->source).empty());
+  try {
+    EXPECT_FALSE(make_amdgpu_compiler(amdgpu_target("gfx942"))->compile(hip->source).empty());
+  } catch (const CompileError& e) { GTEST_SKIP() << e.what(); }
+}
+
+}  // namespace
+}  // namespace tg

@@ -1,0 +1,16 @@
+/// \file Operands of matrix instructions that threads share: which thread computes or loads which element.
+#pragma once
+#include "tinygrad/codegen/kernel_context.h"
+#include "tinygrad/uop/uop.h"
+
+namespace tg {
+class FinalRanges;
+
+/// Gives each thread the elements of both operands that the layout of the instruction (target/tensor_core.h) says:
+/// WMMA(a, b, 0), a value for each row, column and word, becomes WMMA(a, b, register, i, j), the registers of the
+/// result of one instruction. i and j are new ranges, the registers of a and of b; `register` is an expression of the
+/// UPCAST ranges of the result. What the instruction sums over leaves the list of its REDUCE. Returns the same graph
+/// where there is no such instruction.
+UOp distribute_fragments(UOp sink, const FinalRanges& ranges, KernelContext& names);
+
+}  // namespace tg

@@ -1,0 +1,175 @@
+/// \file The choice of tiles for matrix instructions.
+#include "tinygrad/codegen/plan/matrix_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "tinygrad/codegen/opt/tensor_core_product.h"
+#include "tinygrad/codegen/scratch/lower_stage.h"
+#include "tinygrad/codegen/scratch/stage.h"
+#include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/graph.h"
+
+namespace tg {
+namespace {
+constexpr int64_t kAddresses = 48;     // registers of a thread that hold no elements of matrices
+constexpr int64_t kMostThreads = 256;  // of a group
+constexpr int64_t kMostWords = 32;     // of the sum, in the memory of a group
+constexpr double kTurn = 60;           // instructions of a warp for an iteration: addresses, loop, barriers
+constexpr double kWait = 60;           // clocks that a group waits in an iteration, for barriers and memory
+constexpr double kInTurn = 0.1;        // part of what is not the longest that does not overlap with it
+constexpr double kLaunch = 3000;       // clocks until the first group runs
+
+int64_t parts(int64_t n, int64_t each) { return (n + each - 1) / each; }
+
+/// The tiles that are tried, for any product.
+template <class F> void for_each_tile(const TensorCore& core, F&& f) {
+  for (const auto& [m, n] : {std::pair{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1}, {1, 4}, {4, 2}, {2, 4}})
+    for (int64_t rows : {1, 2, 4, 8})
+      for (int64_t columns : {1, 2, 4, 8})
+        for (int64_t steps : {1, 2, 4, 8})
+          if (steps * core.words() <= kMostWords && m * n * core.threads <= kMostThreads)
+            f(MatrixTile{{m, n}, {rows, columns}, steps});
+}
+}  // namespace
+
+MatrixCost matrix_cost(const TensorCore& core, const MatrixTile& tile, const MatrixShape& shape, const GpuFigures& gpu,
+                       double memory_bytes) {
+  MatrixCost c;
+  int64_t registers[3];
+  for (size_t i = 0; i < 3; i++) registers[i] = fragment_registers(core.layout[i]);
+  const int64_t tiles = tile.tiles[0] * tile.tiles[1], warps = tile.warps[0] * tile.warps[1];
+  c.registers = tiles * registers[2] + tile.tiles[0] * registers[0] + tile.tiles[1] * registers[1] + kAddresses;
+  const int64_t rows = tile.warps[0] * tile.tiles[0] * core.m, columns = tile.warps[1] * tile.tiles[1] * core.n,
+                words = tile.steps * core.words();
+  c.shared_bytes = 2 * (rows + columns) * panel_row_elements(words, 4) * 4;  // a step is filled, another one read
+  if (c.registers > gpu.registers_each) return c;
+  const int64_t threads = warps * core.threads;
+  c.groups_at_once =
+      std::min({gpu.shared_bytes / c.shared_bytes, gpu.registers / (c.registers * threads), gpu.warps / warps});
+  if (c.groups_at_once < 1) return c;
+  const int64_t side[2] = {parts(shape.rows, tile.warps[0] * tile.tiles[0]),
+                           parts(shape.columns, tile.warps[1] * tile.tiles[1])};
+  const auto groups = static_cast<double>(side[0] * side[1] * shape.products);
+  const auto turns = static_cast<double>(parts(shape.words, words));
+  // A unit computes its groups; a last wave that fills a part of the units takes as long as a full one.
+  const double own = std::ceil(groups / gpu.units);
+  const double products = turns * static_cast<double>(warps * tiles * tile.steps);
+  const double fragments =
+      turns * static_cast<double>(warps * tile.steps * (tile.tiles[0] * registers[0] + tile.tiles[1] * registers[1]));
+  const double panel = turns * static_cast<double>((rows + columns) * words * 4);
+  c.matrix = own * products * gpu.clocks(core);
+  c.shared = own * (fragments * core.threads * 4 + panel) / gpu.shared;
+  c.l2 = own * panel / gpu.l2;
+  c.issue = own * (products + fragments + panel / (8 * core.threads) + turns * static_cast<double>(warps) * kTurn) /
+            gpu.schedulers;
+  c.memory = memory_bytes / gpu.memory * gpu.clock;
+  // Few warps do not hide what they wait for.
+  const double hidden =
+      std::min(1.0, static_cast<double>(std::min<int64_t>(c.groups_at_once, static_cast<int64_t>(own)) * warps) /
+                        gpu.schedulers);
+  const double longest = std::max({c.matrix, c.shared, c.l2, c.issue});
+  // Other groups of the unit run while one waits.
+  c.wait = own * turns * kWait / static_cast<double>(c.groups_at_once);
+  c.clocks = (longest + kInTurn * (c.matrix + c.shared + c.l2 + c.issue - longest) + c.wait) / hidden;
+  c.clocks = std::max(c.clocks, c.memory) + kLaunch;
+  const double all = static_cast<double>(shape.rows * shape.columns * shape.products) *
+                     static_cast<double>(parts(shape.words, core.words())) * gpu.clocks(core) / gpu.units;
+  c.bound = std::max(all, c.memory);
+  return c;
+}
+
+namespace {
+/// A kernel with the instruction cut out of its axes.
+class MatrixPlanner {
+ public:
+  explicit MatrixPlanner(KernelAxes& kernel) : k_(kernel), f_(kernel.fragment()) {}
+
+  MatrixShape shape() const {
+    MatrixShape s{size(f_.rows), size(f_.columns), size(f_.words) * f_.core->words(), 1};
+    for (int a = 0; a < static_cast<int>(k_.axes().size()); a++) {
+      const KernelAxes::Axis& x = k_.axes()[static_cast<size_t>(a)];
+      if (a == f_.rows || a == f_.columns || a == f_.words || x.size == 0) continue;
+      if (x.reduce && x.type == AxisType::kReduce) s.words *= x.size;
+      if (!x.reduce && x.type == AxisType::kLoop) s.products *= x.size;
+    }
+    return s;
+  }
+  /// Returns the bytes of all parameters.
+  double memory_bytes() const {
+    double bytes = 0;
+    for (UOp u : k_.sink().toposort())
+      if (u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kGlobal)
+        bytes += static_cast<double>(vmax(u.src(0).src(0))) * u.dtype().itemsize();
+    return bytes;
+  }
+  std::optional<std::pair<MatrixTile, double>> best() const {
+    std::optional<std::pair<MatrixTile, double>> best;
+    const Target& target = k_.renderer().target();
+    const GpuFigures& gpu = gpu_figures(target);
+    const MatrixShape s = shape();
+    const double bytes = memory_bytes();
+    for_each_tile(*f_.core, [&](const MatrixTile& t) {
+      const int64_t threads = t.warps[0] * t.warps[1] * f_.core->threads;
+      if (size(f_.rows) % (t.warps[0] * t.tiles[0]) || size(f_.columns) % (t.warps[1] * t.tiles[1]) ||
+          size(f_.words) % t.steps || threads > target.group_threads)
+        return;
+      const MatrixCost c = matrix_cost(*f_.core, t, s, gpu, bytes);
+      if (!c.groups_at_once || c.shared_bytes > target.shared_bytes) return;
+      if (!best || c.clocks < best->second) best = {t, c.clocks};
+    });
+    return best;
+  }
+  void apply(const MatrixTile& t) {
+    const int axes[2] = {f_.rows, f_.columns};
+    for (size_t i = 0; i < 2; i++) {
+      if (t.tiles[i] > 1) k_.apply({OptOp::kUpcast, axes[i], t.tiles[i]});
+      if (t.warps[i] > 1) k_.apply({OptOp::kLocal, axes[i], t.warps[i]});
+    }
+    if (t.steps > 1) k_.apply({OptOp::kUnroll, f_.words, t.steps});
+    move_words_inside();
+    if (k_.axes()[static_cast<size_t>(f_.words)].type != AxisType::kReduce) return;
+    for (int64_t operand = 0; operand < static_cast<int64_t>(stageable(k_.sink()).size()); operand++) try {
+        k_.apply({OptOp::kStage, f_.words, operand});
+      } catch (const KernelOptError&) {}  // read from memory, where it does not fit
+  }
+
+ private:
+  int64_t size(int a) const { return k_.axes()[static_cast<size_t>(a)].size; }
+  /// Makes the loop over words the innermost one, so that panels hold no more than its step.
+  void move_words_inside() {
+    int last = f_.words;
+    for (int a : k_.order())
+      if (k_.axes()[static_cast<size_t>(a)].type == AxisType::kReduce) last = a;
+    if (last != f_.words) k_.apply({OptOp::kSwap, f_.words, last});
+  }
+
+  KernelAxes& k_;
+  const KernelAxes::Fragment& f_;
+};
+}  // namespace
+
+bool plan_matrices(KernelAxes& kernel, const CodegenOptions& options) {
+  if (options.tensor_cores <= 0 || !kernel.applied().empty()) return false;
+  std::optional<KernelAxes> best;
+  MatrixTile tile;
+  double least = INFINITY;
+  for (const auto& [range, number] :
+       tensor_core_choices(kernel.sink(), kernel.renderer(), options.tensor_cores, options.tensor_core)) {
+    KernelAxes k = kernel;
+    int axis = 0;
+    while (k.range(axis) != range) axis++;
+    k.apply({OptOp::kTc, axis, number});
+    const auto found = MatrixPlanner(k).best();
+    if (!found || found->second >= least) continue;
+    std::tie(tile, least) = *found;
+    best.emplace(std::move(k));
+  }
+  if (!best) return false;
+  kernel = std::move(*best);
+  MatrixPlanner(kernel).apply(tile);
+  return true;
+}
+
+}  // namespace tg

@@ -1,0 +1,168 @@
+/// \file C-like languages of grids: words of narrow elements, and copies of 16 bytes into the memory of a group.
+///
+/// Parameters may be views that begin at any element. Where copies need alignment, a kernel asks for that of all such
+/// parameters first, and has statements for both answers.
+#include <algorithm>
+
+#include "tinygrad/base/contains.h"
+#include "tinygrad/render/cstyle/cstyle_writer.h"
+#include "tinygrad/uop/affine.h"
+#include "tinygrad/uop/facts.h"
+
+namespace tg {
+
+/// True for a load of a parameter that is not of one of its elements, in a language of grids.
+bool CStyleWriter::reads_wide(UOp load) const {
+  if (style_.host_entry || style_.copy[0].empty() || !load.is(Ops::LOAD)) return false;
+  const MemAccess a = view_.access(load.src(0));
+  return a.base.is(Ops::PARAM) && (view_.lanes(load) > 1 || a.base.dtype().itemsize() != load.dtype().itemsize());
+}
+/// True for a load of 16 bytes that are stored at once.
+bool CStyleWriter::is_copied(UOp load) const { return reads_wide(load) && view_.lanes(load) > 1; }
+
+void CStyleWriter::declare_alignment(const UOps& params) {
+  for (const Inst& in : view_.insts())
+    if (reads_wide(in.u)) {
+      const UOp base = view_.access(in.u.src(0)).base;
+      if (contains(params, base)) add_once(wide_, base);
+      copies_later_ |= in.lanes > 1 && target_.has("async_copy");
+    }
+}
+
+/// Returns the statements of a kernel of a grid. With parameters whose alignment matters they stand there twice.
+std::string CStyleWriter::body() const {
+  if (wide_.empty()) return escaped_ + body_;
+  const std::string head = escaped_ + body_.substr(0, kernel_at_), rest = body_.substr(kernel_at_);
+  if (!style_.aligned_copies) return head + "  const bool aligned = true;\n" + rest;
+  std::string bits;
+  for (UOp p : wide_)
+    bits += str(bits.empty() ? "" : " | ", "(", scalar(dtypes::uint64), ")",
+                storage_[static_cast<size_t>(view_.position(p))]);
+  return head + "  if ((" + bits + ") % 16 == 0) {\n  const bool aligned = true;\n" + rest +
+         "  } else {\n  const bool aligned = false;\n" + rest + "  }\n";
+}
+
+/// Returns how many iterations of a loop are written out: some that divide their number, where the innermost
+/// instructions are those of matrices.
+int64_t CStyleWriter::unrolled(UOp loop) const {
+  const int64_t trips = constant_size(loop);
+  const bool products = std::any_of(view_.insts().begin(), view_.insts().end(), [&](const Inst& in) {
+    return in.u.is(Ops::WMMA) && in.u.nsrc() > 3 && innermost_loop(in.u) == loop;
+  });
+  if (!products) return 1;
+  for (int64_t n = style_.unrolled; n > 1; n /= 2)
+    if (trips % n == 0) return n;
+  return 1;
+}
+
+namespace {
+/// Returns the type that the bits of an element are read as.
+DType raw(DType d) { return d.itemsize() == 1 ? dtypes::uint8 : d.itemsize() == 2 ? dtypes::uint16 : d; }
+
+/// True where threads of a group have different values of `u`.
+bool differs_in_group(UOp u) {
+  const UOps nodes = u.toposort();
+  return std::any_of(nodes.begin(), nodes.end(), [](UOp n) {
+    return n.in(Ops::LOAD) || (n.is(Ops::SPECIAL) && n.arg<std::string>().starts_with("l"));
+  });
+}
+}  // namespace
+
+/// The thread's part may stay in a register while loops change what is shared; where it may be negative, all of it is
+/// one sum that counts as shared.
+CStyleWriter::AddressParts CStyleWriter::address_parts(const MemAccess& a, DType wide) {
+  const int bytes = wide.itemsize();
+  std::string parts[2];
+  int128 low = 0, high[2] = {0, 0}, offset = 0;
+  for_each_summand(a.index, 1, [&](UOp u, int128 k) {
+    if (is_lane(u) || (u.is(Ops::CAST) && is_lane(u.src(0)))) return;
+    if (u.is_const()) {
+      offset += k * u.const_int();
+      return;
+    }
+    const bool own = differs_in_group(u);
+    const Bounds b = bounds_of(u);
+    low = std::min({low, b.lo * k, b.hi * k});
+    high[own] += std::max(b.lo * k, b.hi * k);
+    parts[own] += str(parts[own].empty() ? "" : " + ", wrap(value(u, 1), kUnary),
+                      k == 1 ? "" : str(" * ", static_cast<int64_t>(k)));
+  });
+  constexpr int128 kWord = int128(1) << 32;
+  AddressParts out;
+  const std::string index = a.lanes > 1 ? lane0(a.index).text : value(a.index, 1).text;
+  if (low < 0 || offset < 0 || high[1] * bytes >= kWord) {
+    out.shared = str("(", scalar(dtypes::int64), ")(", index, ") * ", bytes);
+    return out;
+  }
+  if (!parts[0].empty()) out.shared = str("(", scalar(dtypes::int64), ")(", parts[0], ") * ", bytes);
+  if (!parts[1].empty()) out.own = str("(", scalar(dtypes::uint32), ")(", parts[1], ") * ", bytes, "u");
+  out.constant = static_cast<int64_t>(offset) * bytes;
+  out.short_range = (high[0] + high[1] + offset) * bytes < kWord;
+  return out;
+}
+/// Returns a pointer to the elements of a parameter, without the constant.
+std::string CStyleWriter::address_of(const MemAccess& a, const AddressParts& parts) const {
+  const std::string qualifier = std::string(style_.global) + "const ";
+  std::string text = "(" + qualifier + "char*)" + storage_[static_cast<size_t>(view_.position(a.base))];
+  for (const std::string* part : {&parts.shared, &parts.own})
+    if (!part->empty()) text += " + " + *part;
+  return "(" + qualifier + scalar(raw(a.base.dtype())) + "*)(" + text + ")";
+}
+
+/// Returns a function that reads a word of elements.
+std::string CStyleWriter::word_helper(DType element) {
+  const std::string name = "load_word_" + tag(raw(element), 1), word = scalar(dtypes::uint32);
+  if (!helper(name)) return name;
+  const int bytes = element.itemsize();
+  std::string parts;
+  for (int i = 0; i * bytes < 4; i++) parts += str(i ? " | " : "", "(", word, ")p[", i, "] << ", i * bytes * 8);
+  helper_text(
+      word + " " + name + "(" + std::string(style_.global) + "const " + scalar(raw(element)) + "* p, bool aligned)",
+      "  if (aligned) return *(" + std::string(style_.global) + "const " + word + "*)p;\n  return " + parts + ";\n");
+  return name;
+}
+
+CStyleWriter::Expr CStyleWriter::word_load(const MemAccess& a) {
+  const AddressParts parts = address_parts(a, dtypes::uint32);
+  const Expr at{address_of(a, parts) + (parts.constant ? str(" + ", parts.constant / a.base.dtype().itemsize()) : ""),
+                kNone,
+                true,
+                {}},
+      aligned{"aligned", kPostfix, true, {}};
+  return call(word_helper(a.base.dtype()), {&at, &aligned});
+}
+
+/// Writes a copy of what `load` reads. `before`: text in front of the statement.
+void CStyleWriter::copy(const MemAccess& to, UOp load, const std::string& before) {
+  const MemAccess from = view_.access(load.src(0));
+  const DType element = from.base.dtype(), word = load.dtype();
+  TG_ASSERT(from.affine && from.stride == 1 && to.affine && to.stride == 1 && from.lanes * word.itemsize() == 16,
+            "a copy of something else than 16 bytes: ", load);
+  const AddressParts parts = address_parts(from, word);
+  const std::string w = scalar(word), target = address(to, word, lane0(to.index)).text;
+  if (!style_.buffer_copy.empty() && target_.has("buffers") && parts.short_range) {
+    const std::string name = "copy_buffer";
+    if (helper(name))
+      helper_text("void " + name + "(void* to, const void* from, unsigned own, unsigned shared)",
+                  "  " + filled_in(style_.buffer_copy, {{'p', "from"}, {'t', "own"}, {'s', "shared"}}) + "\n");
+    return line(str(before, name, "(", target, ", ", storage_[static_cast<size_t>(view_.position(from.base))], ", ",
+                    parts.own.empty() ? "0" : parts.own, ", ", parts.shared.empty() ? "0" : parts.shared, " + ",
+                    parts.constant, ");"));
+  }
+  const std::string name = "copy_" + tag(raw(element), 1);
+  const bool narrow = element.itemsize() != word.itemsize();
+  const std::string one = narrow ? word_helper(element) : "";
+  if (helper(name)) {
+    const std::string per_word = std::to_string(word.itemsize() / element.itemsize());
+    helpers_ += "template <long long offset> ";
+    helper_text("void " + name + "(" + w + "* to, " + std::string(style_.global) + "const " + scalar(raw(element)) +
+                    "* from, bool aligned)",
+                "  if (aligned) {\n    " + std::string(style_.copy[copies_later_ ? 1 : 0]) +
+                    "\n    return;\n  }\n  from += offset / sizeof *from;\n  for (int i = 0; i < " +
+                    std::to_string(from.lanes) + "; i++) to[i] = " +
+                    (narrow ? one + "(from + i * " + per_word + ", false)" : std::string("from[i]")) + ";\n");
+  }
+  line(str(before, name, "<", parts.constant, ">(", target, ", ", address_of(from, parts), ", aligned);"));
+}
+
+}  // namespace tg

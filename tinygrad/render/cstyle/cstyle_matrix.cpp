@@ -1,0 +1,111 @@
+/// \file C-like languages: matrix instructions that threads share, and what they give each other.
+#include "tinygrad/render/cstyle/cstyle_writer.h"
+#include "tinygrad/uop/facts.h"
+
+namespace tg {
+namespace {
+std::string listed(const std::vector<std::string>& items, size_t begin, size_t end) {
+  std::string s;
+  for (size_t i = begin; i < end; i++) s += (i > begin ? ", " : "") + items[i];
+  return s;
+}
+/// Returns "{%4, %5}": operands of inline assembly.
+std::string numbered(int from, int count) {
+  std::string s;
+  for (int i = 0; i < count; i++) s += str(i ? ", %" : "%", from + i);
+  return "{" + s + "}";
+}
+}  // namespace
+
+/// Writes a value of another thread of the warp. It gets a name where it stands: all threads compute it.
+void CStyleWriter::shuffle(UOp u) {
+  TG_ASSERT(!style_.shuffle.empty(), "a shuffle in a language without: ", u);
+  const DType d = u.dtype();
+  const std::string name = "shuffle_" + tag(d, 1), t = scalar(d);
+  if (helper(name)) helper_text(t + " " + name + "(" + t + " x, unsigned bits)", filled_in(style_.shuffle, {{'t', t}}));
+  const Expr x = value(u.src(0), 1), bits{std::to_string(u.int_arg()), kPostfix, true, {}};
+  Slot& s = values_[static_cast<size_t>(view_.position(u))];
+  s.expr = call(name, {&x, &bits});
+  s.type = t;
+  give_name(s);
+}
+
+/// Writes one instruction; its result gets names of its own.
+void CStyleWriter::product(UOp u) {
+  const TensorCore* core = find_tensor_core(u.arg<std::string>());
+  TG_ASSERT(core, "no matrix instruction of this name: ", u);
+  std::vector<std::string> operands;
+  for (UOp s : u.srcs()) operands.push_back(value(s, 1).text);
+  const std::string name = storage_[static_cast<size_t>(view_.position(u))] = fresh("product");
+  switch (style_.matrices) {
+    case MatrixSyntax::kAssembly: return product_in_assembly(*core, name, operands, u.dtype());
+    case MatrixSyntax::kFunction: return product_by_function(*core, name, operands, u.dtype());
+    case MatrixSyntax::kSimdgroup: return product_of_simdgroup(*core, name, operands);
+    case MatrixSyntax::kNone: break;
+  }
+  TG_ASSERT(false, "a matrix instruction in a language without: ", u);
+}
+
+void CStyleWriter::product_in_assembly(const TensorCore& core, const std::string& name,
+                                       const std::vector<std::string>& operands, DType d) {
+  const int a = fragment_registers(core.layout[0]), b = fragment_registers(core.layout[1]),
+            c = fragment_registers(core.layout[2]);
+  const char* constraint = d.is_float() ? "f" : "r";
+  std::string declared = scalar(d) + " ", outputs, inputs;
+  for (int i = 0; i < c; i++) {
+    const std::string own = str(name, "_", i);
+    declared += str(i ? ", " : "", own, " = ", operands[static_cast<size_t>(a + b + i)]);
+    outputs += str(i ? ", " : "", "\"+", constraint, "\"(", own, ")");
+  }
+  for (int i = 0; i < a + b; i++) {
+    const std::string& text = operands[static_cast<size_t>(i)];
+    inputs += str(i ? ", " : "", "\"r\"(", core.a == dtypes::float32 ? "__float_as_uint(" + text + ")" : text, ")");
+  }
+  line(declared + ";");
+  line(str("asm(\"", core.text, " ", numbered(0, c), ", ", numbered(c, a), ", ", numbered(c + a, b), ", ",
+           numbered(0, c), ";\" : ", outputs, " : ", inputs, ");"));
+}
+
+/// Returns the name of a vector of n elements.
+std::string CStyleWriter::matrix_type(const std::string& element, size_t n) {
+  std::string name = "vec_" + element + std::to_string(n);
+  if (helper(name)) helpers_ += str("typedef ", element, " ", name, " __attribute__((ext_vector_type(", n, ")));\n");
+  return name;
+}
+
+void CStyleWriter::product_by_function(const TensorCore& core, const std::string& name,
+                                       const std::vector<std::string>& operands, DType d) {
+  const auto a = static_cast<size_t>(fragment_registers(core.layout[0])),
+             b = static_cast<size_t>(fragment_registers(core.layout[1]));
+  const std::string word = core.pack > 1 ? "unsigned" : scalar(core.a);
+  std::string type = core.operand;
+  if (const size_t blank = type.find(' '); blank != std::string::npos)
+    type = matrix_type(type.substr(0, blank), static_cast<size_t>(std::stoul(type.substr(blank + 1))));
+  auto factor = [&](size_t from, size_t to) {
+    std::string words = listed(operands, from, to);
+    if (to - from > 1) words = "(" + matrix_type(word, to - from) + "){" + words + "}";
+    return type == word ? words : "__builtin_bit_cast(" + type + ", " + words + ")";
+  };
+  const std::string out = matrix_type(scalar(d), operands.size() - a - b);
+  line(out + " " + name + " = " +
+       filled_in(core.text, {{'a', factor(0, a)},
+                             {'b', factor(a, a + b)},
+                             {'c', "(" + out + "){" + listed(operands, a + b, operands.size()) + "}"}}) +
+       ";");
+}
+
+void CStyleWriter::product_of_simdgroup(const TensorCore& core, const std::string& name,
+                                        const std::vector<std::string>& operands) {
+  const std::string matrices[3] = {name + "_a", name + "_b", name + "_c"};
+  size_t at = 0;
+  for (size_t i = 0; i < 3; i++) {
+    line(str(i < 2 ? core.text : "simdgroup_float8x8", " ", matrices[i], ";"));
+    for (int r = 0; r < fragment_registers(core.layout[i]); r++, at++)
+      line(str(matrices[i], ".thread_elements()[", r, "] = ", operands[at], ";"));
+  }
+  line(str("simdgroup_multiply_accumulate(", matrices[2], ", ", matrices[0], ", ", matrices[1], ", ", matrices[2],
+           ");"));
+  line(str("thread auto& ", name, " = ", matrices[2], ".thread_elements();"));
+}
+
+}  // namespace tg
