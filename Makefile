@@ -57,7 +57,7 @@ $(VENV)/bin/python:
 	python3 -m venv --system-site-packages $(VENV)
 
 # The library of DEV=WEBGPU for the tests, which leave it out where there is none.
-webgpu: $(VENV)/bin/python
+webgpu: deps $(VENV)/bin/python
 	@ls $(VENV)/lib/python*/site-packages/wgpu/resources/libwgpu_native* >/dev/null 2>&1 || \
 	  $(VENV)/bin/python -m pip install -q --disable-pip-version-check --no-deps wgpu || echo "no wheel of wgpu: no tests of DEV=WEBGPU"
 

@@ -227,6 +227,13 @@ TEST_F(WebGpu, LaunchesBeyondTheLimitsAreRefused) {
   device().allocator().free(block, 256);
 }
 
+TEST_F(WebGpu, AProcessorIsNoGpu) {
+  if (!webgpu::find_adapter().processor) GTEST_SKIP() << "the adapter is a GPU";
+  try {
+    EXPECT_NE(Device::canonical("GPU"), "WEBGPU");
+  } catch (const DeviceError& e) { EXPECT_THAT(e.what(), HasSubstr("is a processor, WEBGPU names it")); }
+}
+
 TEST_F(WebGpu, LimitsReachTheScheduler) {
   EXPECT_GE(device_traits("WEBGPU").kernel_buffers, 8);
   EXPECT_FALSE(device_traits("WEBGPU:1").row_kernels);

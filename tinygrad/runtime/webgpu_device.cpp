@@ -41,6 +41,13 @@ void note_device(uint32_t, Handle device, Text message, void* to, void*) {
   *static_cast<DeviceAnswer*>(to) = {true, device, to_string(message)};
 }
 
+/// Only what is not named is chosen carefully: WEBGPU names any adapter.
+std::string why_no_gpu() {
+  const Adapter a = find_adapter();
+  release(a);
+  return a.processor ? a.name + " is a processor, WEBGPU names it" : "";
+}
+
 class WebGpuAllocator final : public Allocator {
  public:
   explicit WebGpuAllocator(const WebGpuContext& context) : context_(context) {}
@@ -226,7 +233,8 @@ DeviceKind webgpu_kind() {
               "pip install wgpu, and a Vulkan driver: apt install libvulkan1 mesa-vulkan-drivers runs on any "
               "processor",
           .order = 140,
-          .gpu = true};
+          .gpu = true,
+          .no_gpu = why_no_gpu};
 }
 
 }  // namespace tg
