@@ -66,6 +66,13 @@ DeviceInfo describe(const Kinds::Entry& entry) {
   return info;
 }
 
+/// Throws DeviceError, with how to install what is missing, where there is no device of a kind at all.
+void check_available(const std::string& name, const DeviceKind& kind) {
+  const DeviceInfo info = describe(*kinds().find(kind.name));
+  TG_CHECK(DeviceError, info.available, "[device] ", name, " is not available: ", info.note,
+           info.install.empty() ? "" : "; to install: ", info.install);
+}
+
 /// Returns the first GPU that opens.
 std::string first_gpu() {
   std::string reasons;
@@ -161,14 +168,17 @@ Device& Device::get(std::string_view name) {
   TG_CHECK(DeviceError, !is_device_list(full), "[device] got ", full, ", expected one device");
   if (Device* d = find_opened(full)) return *d;
   const DeviceKind& kind = *find_kind(std::string_view(full).substr(0, full.find(':')));
-  if (!kind.open)
-    throw DeviceError("[device] " + full + " is not available: " + describe(*kinds().find(kind.name)).note);
   OpenedDevices& r = opened_devices();
   std::unique_lock lock(r.mutex);
   auto& slot = r.devices[full];
   if (!slot) {
     try {
+      TG_CHECK(DeviceError, kind.open, "this build has none");
       slot = kind.open(full);
+    } catch (const DeviceError&) {
+      r.devices.erase(full);
+      check_available(full, kind);
+      throw;
     } catch (...) {
       r.devices.erase(full);
       throw;
