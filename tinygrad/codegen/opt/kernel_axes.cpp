@@ -194,6 +194,32 @@ int KernelAxes::own_axis(UOp factor, UOp other) const {
   return best;
 }
 
+namespace {
+/// Returns the runs of bits that both the number of the thread, or of the register, and the coordinate count on.
+/// `names`: letter and bit of each, see FragmentLayout.
+std::vector<KernelAxes::FragmentPart> runs_of_bits(std::string_view names) {
+  std::vector<KernelAxes::FragmentPart> parts;
+  for (size_t i = 0; i < names.size(); i += 3) {
+    const int bit = names[i + 1] - '0';
+    if (!parts.empty() && parts.back().letter == names[i] && parts.back().bit + parts.back().bits == bit)
+      parts.back().bits++;
+    else parts.push_back({names[i], bit, 1, -1});
+  }
+  return parts;
+}
+}  // namespace
+
+/// Splits rows and columns into what the threads and registers of an instruction have, the lowest bits first.
+void KernelAxes::split_fragment(Fragment& f) {
+  for (int bit = 0; bit < 8; bit++)
+    for (bool is_register : {false, true})
+      for (FragmentPart& p : is_register ? f.registers : f.threads) {
+        if (p.bit != bit) continue;
+        const int from = p.letter == 'm' ? f.rows : f.columns;
+        p.axis = split(from, int64_t{1} << p.bits, is_register ? AxisType::kUpcast : AxisType::kLocal);
+      }
+}
+
 /// Splits off what one instruction computes. The threads of an instruction are neighbours in the group.
 void KernelAxes::cut_fragment(const Opt& opt, const TensorCore& core) {
   UOp product;
@@ -207,24 +233,9 @@ void KernelAxes::cut_fragment(const Opt& opt, const TensorCore& core) {
   TG_ASSERT(f.rows >= 0 && f.columns >= 0 && at(f.words).size % core.words() == 0, "axes of ", product);
   pad(f.rows, core.m);
   pad(f.columns, core.n);
-  // Runs of bits that both the number of the thread, or of the register, and the coordinate count on.
-  for (bool is_register : {false, true}) {
-    const std::string_view names = is_register ? core.layout[2].registers : core.layout[2].threads;
-    std::vector<FragmentPart>& parts = is_register ? f.registers : f.threads;
-    for (size_t i = 0; i < names.size(); i += 3) {
-      const int bit = names[i + 1] - '0';
-      if (!parts.empty() && parts.back().letter == names[i] && parts.back().bit + parts.back().bits == bit)
-        parts.back().bits++;
-      else parts.push_back({names[i], bit, 1, -1});
-    }
-  }
-  for (int bit = 0; bit < 8; bit++)  // the lowest bits of a coordinate are split off first
-    for (bool is_register : {false, true})
-      for (FragmentPart& p : is_register ? f.registers : f.threads)
-        if (p.bit == bit) {
-          const int from = p.letter == 'm' ? f.rows : f.columns;
-          p.axis = split(from, int64_t{1} << p.bits, is_register ? AxisType::kUpcast : AxisType::kLocal);
-        }
+  f.threads = runs_of_bits(core.layout[2].threads);
+  f.registers = runs_of_bits(core.layout[2].registers);
+  split_fragment(f);
   f.sum = split(f.words, core.words(), AxisType::kUnroll);
   for (size_t i = f.threads.size(); i-- > 0;) {
     order_.erase(std::find(order_.begin(), order_.end(), f.threads[i].axis));

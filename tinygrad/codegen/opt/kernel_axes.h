@@ -118,6 +118,7 @@ class KernelAxes {
   // One function for each kind of OptOp; they call fail() or need() before they change anything.
   void apply_tensor_core(const Opt& opt);
   void cut_fragment(const Opt& opt, const TensorCore& core);
+  void split_fragment(Fragment& f);
   int own_axis(UOp factor, UOp other) const;
   void pad(int axis, int64_t multiple);
   void apply_unrolled(const Opt& opt);

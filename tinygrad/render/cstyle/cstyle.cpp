@@ -267,6 +267,14 @@ void CStyleWriter::settle(int reg) {
     if (contains(s->expr.reads, reg)) give_name(*s);
 }
 
+namespace {
+/// Returns how many of the first sources an instruction of whole values uses; 0 for elementwise ones.
+size_t whole_sources(UOp u) {
+  if (u.in(Ops::REDUCE | Ops::CUSTOMI)) return 1;
+  return u.is(Ops::WMMA) && u.nsrc() > 3 ? u.nsrc() : 0;
+}
+}  // namespace
+
 /// Counts the uses of each value and of each lane 0, and whether one is outside of the loop that encloses it.
 void CStyleWriter::count_uses() {
   std::vector<int> loop_of(view_.insts().size()), outer{-1};  // the loop an instruction is in; the loop around a loop
@@ -298,10 +306,8 @@ void CStyleWriter::count_uses() {
       outer.push_back(now);
       closed.push_back(false);
       now = static_cast<int>(outer.size()) - 1;
-    } else if (u.in(Ops::REDUCE | Ops::CUSTOMI)) {
-      count(u.src(0), false);
-    } else if (u.is(Ops::WMMA) && u.nsrc() > 3) {
-      for (UOp s : u.srcs()) count(s, false);
+    } else if (const size_t whole = whole_sources(u)) {
+      for (size_t i = 0; i < whole; i++) count(u.src(i), false);
     } else if (u.in(groups::kElementwise)) {
       for (UOp s : u.srcs()) {
         if (in.need_value) count(s, false);
@@ -524,6 +530,25 @@ void CStyleWriter::grid_index(UOp u) {
   values_[static_cast<size_t>(view_.position(u))].expr = {name, kPostfix, true, {}};
 }
 
+void CStyleWriter::close_loops(UOp end) {
+  for (size_t i = end.nsrc(); i-- > 1;) {
+    if (!end.src(i).is(Ops::RANGE) || is_lane(end.src(i))) continue;
+    TG_ASSERT(!loops_.empty() && loops_.back() == end.src(i), "END of a loop that is not the innermost: ", end);
+    loops_.pop_back();
+    if (is_thread(end.src(i)) && !style_.host_entry) continue;
+    depth_--;
+    line("}");
+  }
+}
+
+/// Names an element of what a matrix instruction computed.
+void CStyleWriter::element(UOp u) {
+  const std::string& name = storage_[static_cast<size_t>(view_.position(u.src(0)))];
+  const bool own = style_.matrices == MatrixSyntax::kAssembly;
+  values_[static_cast<size_t>(view_.position(u))].expr = {
+      own ? str(name, "_", u.int_arg()) : str(name, "[", u.int_arg(), "]"), kPostfix, true, {}};
+}
+
 void CStyleWriter::instruction(const Inst& in) {
   UOp u = in.u;
   switch (u.op()) {
@@ -550,29 +575,14 @@ void CStyleWriter::instruction(const Inst& in) {
                true);
       }
       return;
-    case Ops::END:
-      for (size_t i = u.nsrc(); i-- > 1;) {
-        if (!u.src(i).is(Ops::RANGE) || is_lane(u.src(i))) continue;
-        TG_ASSERT(!loops_.empty() && loops_.back() == u.src(i), "END of a loop that is not the innermost: ", u);
-        loops_.pop_back();
-        if (is_thread(u.src(i)) && !style_.host_entry) continue;
-        depth_--;
-        line("}");
-      }
-      return;
+    case Ops::END: return close_loops(u);
     case Ops::LOAD: return load(u);
     case Ops::STORE: return store(u);
     case Ops::CUSTOM: return prefetch(u);
     case Ops::REDUCE: return reduce(in);
     case Ops::CUSTOMI: return shuffle(u);
     case Ops::WMMA: return u.nsrc() > 3 ? product(u) : arithmetic(in);
-    case Ops::GETTUPLE: {
-      const std::string& name = storage_[static_cast<size_t>(view_.position(u.src(0)))];
-      const bool own = style_.matrices == MatrixSyntax::kAssembly;
-      values_[static_cast<size_t>(view_.position(u))].expr = {
-          own ? str(name, "_", u.int_arg()) : str(name, "[", u.int_arg(), "]"), kPostfix, true, {}};
-      return;
-    }
+    case Ops::GETTUPLE: return element(u);
     default: TG_ASSERT(u.in(groups::kElementwise), "C does not know ", u); return arithmetic(in);
   }
 }

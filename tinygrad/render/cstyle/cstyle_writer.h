@@ -159,6 +159,8 @@ class CStyleWriter {
   void copy(const MemAccess& to, UOp load, const std::string& before);
   std::string matrix_type(const std::string& element, size_t n);
   void open_loop(UOp range);
+  void close_loops(UOp end);
+  void element(UOp u);
   void grid_index(UOp u);
 
   // memory
