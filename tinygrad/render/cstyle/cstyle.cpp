@@ -284,7 +284,7 @@ void CStyleWriter::count_uses() {
     const size_t at = static_cast<size_t>(view_.position(u));
     Slot& s = (first_lane && view_.lanes(u) > 1 ? first_ : values_)[at];
     s.uses++;
-    s.escapes = s.escapes || closed[static_cast<size_t>(loop_of[at])];
+    s.escapes |= closed[static_cast<size_t>(loop_of[at])];
   };
   for (const Inst& in : view_.insts()) {
     UOp u = in.u;
