@@ -301,7 +301,8 @@ constexpr uint32_t kTwoOverPi[] = {0,          0xa2f9836e, 0x4e441529, 0xfc2757d
                                    0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab};
 
 /// Returns sin or cos of a float32 in float32 and words (Payne and Hanek): of 2 / pi, times the mantissa, those 96 bits
-/// count that are below 4 quarter turns and above what a float32 resolves.
+/// count that are below 4 quarter turns and above what a float32 resolves. The reduced argument is rounded three times
+/// (the fraction of a turn, pi / 2, their product), so 2.5 ulp are what one can promise.
 UOp sin_in_words(UOp x, bool cosine, bool fma) {
   using namespace words;
   UOp bits = x.bitcast(uint32) & word(0x7fffffff), exponent = bits >> word(23);
