@@ -86,7 +86,8 @@ TEST(MetalDevices, AreListedTheDefaultFirst) {
 TEST(MetalDevices, SayThatThereIsNone) {
   const fake_metal::Control& control = test::fake_metal_control();
   control.fail_message("MTLCreateSystemDefaultDevice", 1);
-  EXPECT_EQ(metal_gpus().size(), static_cast<size_t>(control.living("MTLDevice"))) << "a Mac without a display";
+  const std::vector<MetalGpu> listed = metal_gpus();
+  EXPECT_EQ(listed.size(), static_cast<size_t>(control.living("MTLDevice"))) << "a Mac without a display";
   control.fail_message("MTLCreateSystemDefaultDevice", 1);
   control.fail_message("MTLCopyAllDevices", 1);
   EXPECT_THAT(error_text<DeviceError>([] { metal_gpus(); }), HasSubstr("[metal] found no GPU"));

@@ -128,8 +128,8 @@ class MatrixPlanner {
       if (t.warps[i] > 1) k_.apply({OptOp::kLocal, axes[i], t.warps[i]});
     }
     if (t.steps > 1) k_.apply({OptOp::kUnroll, f_.words, t.steps});
+    if (k_.axes()[static_cast<size_t>(f_.words)].type != AxisType::kReduce) return;  // one step holds all words
     move_words_inside();
-    if (k_.axes()[static_cast<size_t>(f_.words)].type != AxisType::kReduce) return;
     for (int64_t operand = 0; operand < static_cast<int64_t>(stageable(k_.sink()).size()); operand++) try {
         k_.apply({OptOp::kStage, f_.words, operand});
       } catch (const KernelOptError&) {}  // read from memory, where it does not fit
