@@ -75,7 +75,7 @@ UOp cosine_argument(UOp x);
 /// log2(x); at most 1.4 ulp off, exact on powers of two; log2(+-0) = -inf, NaN for negative values.
 UOp decompose_log2(UOp x, bool fma);
 /// sin(x) for every finite x, however large: float32 at most 0.51 ulp off, float64 at most 2; NaN for infinities.
-/// `doubles`: float64 may be used inside; without it float32 is at most 2.5 ulp off.
+/// `doubles`: float64 may be used inside; without it float32 is at most 1.6 ulp off.
 UOp decompose_sin(UOp x, bool fma, bool doubles = true);
 /// Computes sin(x) of a float32 below 2^17 in float32, at most 1.6 ulp off, and as decompose_sin beyond: for renderers
 /// with rare choices and fused multiply-adds.

@@ -301,8 +301,8 @@ constexpr uint32_t kTwoOverPi[] = {0,          0xa2f9836e, 0x4e441529, 0xfc2757d
                                    0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab};
 
 /// Returns sin or cos of a float32 in float32 and words (Payne and Hanek): of 2 / pi, times the mantissa, those 96 bits
-/// count that are below 4 quarter turns and above what a float32 resolves. The reduced argument is rounded three times
-/// (the fraction of a turn, pi / 2, their product), so 2.5 ulp are what one can promise.
+/// count that are below 4 quarter turns and above what a float32 resolves. The reduced argument is a sum of two
+/// floats.
 UOp sin_in_words(UOp x, bool cosine, bool fma) {
   using namespace words;
   UOp bits = x.bitcast(uint32) & word(0x7fffffff), exponent = bits >> word(23);
@@ -325,12 +325,13 @@ UOp sin_in_words(UOp x, bool cosine, bool fma) {
   UOp top = middle.high + (second < middle.low).cast(uint32) + mantissa * window[0];
   UOp quarter = (top + word(0x20000000)) >> word(30);
   const Pair fraction = words::shift(Ops::SHL, {second, top}, 2, false);
-  UOp r = to_float32(fraction, true, false) * ConstValue(0x1.921fb54442d18p-64);  // pi / 2 as 2^64
-  UOp near = bits < word(0x3f490fdb);                                             // pi / 4
-  r = near.where(bits.bitcast(float32), r);
+  const auto [leading, behind] = to_two_float32(fraction);
+  const Parts reduced = product({leading, behind}, parts_of(0x1.921fb54442d18p-64, 0, dtypes::float32), fma);
+  UOp near = bits < word(0x3f490fdb);  // pi / 4
+  UOp r = near.where(bits.bitcast(float32), reduced.high), rest = near.where(r.const_like(0.0), reduced.low);
   quarter = near.where(word(0), quarter);
   if (cosine) quarter = quarter + word(1);
-  UOp z = r * r, sine = muladd(r * z, polynomial(z, kNearSin, fma), r, fma);
+  UOp z = r * r, sine = r + muladd(r * z, polynomial(z, kNearSin, fma), rest, fma);
   UOp cosines = muladd(z * z, polynomial(z, kNearCos, fma), muladd(z, z.const_like(-0.5), z.const_like(1.0), fma), fma);
   UOp s = is_set(quarter & word(1)).where(cosines, sine).bitcast(uint32);
   s = UOp::alu(Ops::XOR, {s, (quarter & word(2)) << word(30)});

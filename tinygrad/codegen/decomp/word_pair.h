@@ -79,9 +79,12 @@ inline Pair shift(Ops op, Pair a, int by, bool is_signed) {
   return by >= 32 ? Pair{high, fill} : Pair{(a.low >> n) | ((a.high << word(1)) << rest), high};
 }
 
-/// Rounded once: the leading word with one bit for all that follow. `exact`: nothing is rounded, but what is cut off
-/// leaves its mark in the last bit, so that rounding to fewer bits comes out right.
-inline UOp to_float32(Pair p, bool is_signed, bool exact) {
+/// A magnitude shifted until it begins with its leading bit: digits.high * scale, and what digits.low has behind that.
+struct Normalized {
+  Pair digits;
+  UOp scale, minus;
+};
+inline Normalized normalized(Pair p, bool is_signed) {
   const UOp minus = negative(p, is_signed);
   Pair v = choose(minus, negated(p), p);
   const UOp one_word = is_set(v.high).logical_not();
@@ -92,10 +95,26 @@ inline UOp to_float32(Pair p, bool is_signed, bool exact) {
     v = choose(small, shift(Ops::SHL, v, k, false), v);
     scale = small.where(scale * ConstValue(std::ldexp(1.0, -k)), scale);
   }
-  UOp lead = v.high | is_set(v.low).cast(uint32);
+  return {v, scale, minus};
+}
+
+/// Rounded once: the leading word with one bit for all that follow. `exact`: nothing is rounded, but what is cut off
+/// leaves its mark in the last bit, so that rounding to fewer bits comes out right.
+inline UOp to_float32(Pair p, bool is_signed, bool exact) {
+  const Normalized n = normalized(p, is_signed);
+  UOp lead = n.digits.high | is_set(n.digits.low).cast(uint32);
   if (exact) lead = (lead & word(~0xffu)) | (is_set(lead & word(0xff)).cast(uint32) << word(8));
-  UOp r = lead.cast(float32) * scale;
-  return is_signed ? minus.where(r * ConstValue(-1.0), r) : r;
+  UOp r = lead.cast(float32) * n.scale;
+  return is_signed ? n.minus.where(r * ConstValue(-1.0), r) : r;
+}
+
+/// Returns the leading 24 bits of a signed value, and the 24 bits behind them, as two float32.
+inline std::pair<UOp, UOp> to_two_float32(Pair p) {
+  const Normalized n = normalized(p, true);
+  const UOp signed_scale = n.minus.where(n.scale * ConstValue(-1.0), n.scale);
+  const UOp behind = ((n.digits.high & word(0xff)) << word(24)) | (n.digits.low >> word(8));
+  return {(n.digits.high & word(~0xffu)).cast(float32) * signed_scale,
+          behind.cast(float32) * ConstValue(0x1p-24) * signed_scale};
 }
 
 }  // namespace tg::words
