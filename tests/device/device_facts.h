@@ -26,7 +26,8 @@ inline bool interprets_kernels() {
 inline bool takes_kernels_in_c() {
   Device& d = Device::get();
   try {
-    return d.compiles() && &d.source_compiler(d.target()) != nullptr;
+    if (d.compiles()) d.source_compiler(d.target());
+    return d.compiles();
   } catch (const DeviceError&) { return false; }
 }
 
