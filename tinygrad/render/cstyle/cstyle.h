@@ -55,7 +55,7 @@ struct CStyle {
   std::string_view shuffle{};
   std::string_view thread_index;  ///< expression of the THREAD range where each thread runs one iteration of it
   VectorSyntax vectors = VectorSyntax::kNone;
-  bool exact_fmod64 = true;     ///< fmod of float64 is exact; else a function of the kernel computes it
+  bool exact_fmod64 = true;  ///< fmod of float64 is exact; else a function of the kernel computes it
   MatrixSyntax matrices = MatrixSyntax::kNone;
   bool half_functions = false;  ///< has sqrt, trunc, ... of float16; else they are computed in float32
   bool buffer_offsets = false;  ///< handles are no addresses: an offset in bytes follows for each, behind all of them
