@@ -14,18 +14,6 @@ struct CudaFunctions {
 #undef ENTRY
 };
 
-CudaKernelNode node_of(const GpuLaunch& l) {
-  CudaKernelNode out;
-  out.function = l.function;
-  for (int i = 0; i < 3; i++) {
-    out.grid[i] = l.grid[i];
-    out.block[i] = l.block[i];
-  }
-  out.shared_bytes = l.shared_bytes;
-  out.parameters = l.parameters;
-  return out;
-}
-
 /// Returns a copy of one row.
 CudaCopyNode node_of(void* to, void* from, size_t bytes) {
   CudaCopyNode out;
@@ -38,11 +26,7 @@ CudaCopyNode node_of(void* to, void* from, size_t bytes) {
 class CudaDriver final : public GpuDriver {
  public:
   explicit CudaDriver(void* library, const char* file) : GpuDriver("CUDA") {
-    const auto find = [&]<class... Args>(GpuFunction<Args...>& to, const char* symbol) {
-      constexpr const char* kExpected = "a driver of CUDA 12 or newer";
-      to.symbol = symbol;
-      to.function = reinterpret_cast<int (*)(Args...)>(find_gpu_symbol(library, file, symbol, kExpected));
-    };
+    const GpuSymbols find{library, file, "a driver of CUDA 12 or newer"};
 #define ENTRY(member, parameters, names, cuda, hip) find(f.member, #cuda);
 #include "tinygrad/runtime/gpu_entry_points.inc"
 #undef ENTRY
@@ -79,7 +63,7 @@ class CudaDriver final : public GpuDriver {
                  bytes);
   }
   void* add_kernel(const GpuContext& context, void* graph, void* after, const GpuLaunch& launch) const override {
-    const CudaKernelNode node = node_of(launch);
+    const auto node = kernel_node<CudaKernelNode>(launch);
     void* out = nullptr;
     context.call(c_.add_kernel, &out, graph, after ? &after : nullptr, size_t{after != nullptr}, &node);
     return out;
@@ -92,7 +76,7 @@ class CudaDriver final : public GpuDriver {
     return out;
   }
   void set_kernel(const GpuContext& context, void* executable, void* node, const GpuLaunch& launch) const override {
-    const CudaKernelNode now = node_of(launch);
+    const auto now = kernel_node<CudaKernelNode>(launch);
     context.call(c_.set_kernel, executable, node, &now);
   }
   void set_copy(const GpuContext& context, void* executable, void* node, void* to, void* from,

@@ -35,7 +35,7 @@ int GpuDriver::attribute_if_known(int device, GpuAttribute question) const {
   return f.device_attribute(&value, number_of(question), device) == 0 ? value : 0;
 }
 
-void* find_gpu_symbol(void* library, const char* file, const char* symbol, const char* expected) {
+void* GpuSymbols::find(const char* symbol) const {
   void* found = dlsym(library, symbol);
   TG_CHECK(DeviceError, found, "[driver] ", file, " has no function ", symbol, ", expected ", expected);
   return found;

@@ -125,8 +125,31 @@ class GpuDriver {
   int attribute_if_known(int device, GpuAttribute question) const;
 };
 
-/// Finds a function of an opened library. Throws DeviceError that names it where there is none.
-void* find_gpu_symbol(void* library, const char* file, const char* symbol, const char* expected);
+/// Finds the functions of an opened library. Throws DeviceError that names the one that is missing.
+struct GpuSymbols {
+  void* library;
+  const char* file;
+  const char* expected;  ///< what has all of them: "a driver of CUDA 12 or newer"
+
+  template <class... Args> void operator()(GpuFunction<Args...>& to, const char* symbol) const {
+    to.symbol = symbol;
+    to.function = reinterpret_cast<int (*)(Args...)>(find(symbol));
+  }
+  void* find(const char* symbol) const;
+};
+
+/// Returns a launch as the node of a graph, in the structure of the driver at hand.
+template <class Node> Node kernel_node(const GpuLaunch& l) {
+  Node out;
+  out.function = l.function;
+  for (int i = 0; i < 3; i++) {
+    out.grid[i] = l.grid[i];
+    out.block[i] = l.block[i];
+  }
+  out.shared_bytes = l.shared_bytes;
+  out.parameters = l.parameters;
+  return out;
+}
 
 /// Returns libcuda.so.1 or libamdhip64.so, opened and initialized on the first call, with at least one device. Throws
 /// DeviceError that says what is missing.

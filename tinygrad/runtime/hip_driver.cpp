@@ -18,26 +18,10 @@ struct HipFunctions {
 #undef ENTRY
 };
 
-HipKernelNode node_of(const GpuLaunch& l) {
-  HipKernelNode out;
-  out.function = l.function;
-  for (int i = 0; i < 3; i++) {
-    out.grid[i] = l.grid[i];
-    out.block[i] = l.block[i];
-  }
-  out.shared_bytes = l.shared_bytes;
-  out.parameters = l.parameters;
-  return out;
-}
-
 class HipDriver final : public GpuDriver {
  public:
   HipDriver(void* library, const char* file) : GpuDriver("HIP") {
-    const auto find = [&]<class... Args>(GpuFunction<Args...>& to, const char* symbol) {
-      constexpr const char* kExpected = "HIP of ROCm 6 or newer";
-      to.symbol = symbol;
-      to.function = reinterpret_cast<int (*)(Args...)>(find_gpu_symbol(library, file, symbol, kExpected));
-    };
+    const GpuSymbols find{library, file, "HIP of ROCm 6 or newer"};
 #define ENTRY(member, parameters, names, cuda, hip) find(f.member, #hip);
 #include "tinygrad/runtime/gpu_entry_points.inc"
 #undef ENTRY
@@ -72,7 +56,7 @@ class HipDriver final : public GpuDriver {
   /// Nothing: groups have all of the shared memory anyway.
   void allow_shared(const GpuContext&, void*, int) const override {}
   void* add_kernel(const GpuContext& context, void* graph, void* after, const GpuLaunch& launch) const override {
-    const HipKernelNode node = node_of(launch);
+    const auto node = kernel_node<HipKernelNode>(launch);
     void* out = nullptr;
     context.call(h_.add_kernel, &out, graph, after ? &after : nullptr, size_t{after != nullptr}, &node);
     return out;
@@ -85,7 +69,7 @@ class HipDriver final : public GpuDriver {
     return out;
   }
   void set_kernel(const GpuContext& context, void* executable, void* node, const GpuLaunch& launch) const override {
-    const HipKernelNode now = node_of(launch);
+    const auto now = kernel_node<HipKernelNode>(launch);
     context.call(h_.set_kernel, executable, node, &now);
   }
   void set_copy(const GpuContext& context, void* executable, void* node, void* to, void* from,

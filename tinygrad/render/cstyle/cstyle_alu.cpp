@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tinygrad/render/cstyle/cstyle_writer.h"
+#include "tinygrad/render/infix_operators.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
@@ -17,23 +18,6 @@ DType unsigned_of(DType d) {
     default: return dtypes::uint64;
   }
 }
-const char* symbol(Ops op) {
-  switch (op) {
-    case Ops::ADD: return "+";
-    case Ops::SUB: return "-";
-    case Ops::MUL: return "*";
-    case Ops::FDIV:
-    case Ops::CDIV: return "/";
-    case Ops::CMOD: return "%";
-    case Ops::AND: return "&";
-    case Ops::OR: return "|";
-    case Ops::XOR: return "^";
-    case Ops::CMPLT: return "<";
-    case Ops::CMPNE: return "!=";
-    case Ops::CMPEQ: return "==";
-    default: return nullptr;
-  }
-}
 }  // namespace
 
 // ---- expressions ----
@@ -42,10 +26,12 @@ const char* symbol(Ops op) {
 /// overflow is undefined in C, so those that may happen are computed unsigned. Clang's vectors wrap.
 CStyleWriter::Expr CStyleWriter::integer(Ops op, DType d, const Expr& a, const Expr& b, int lanes, bool wraps) const {
   const Prec prec = op == Ops::MUL ? kMul : kAdd;
-  if (lanes > 1 || !wraps || (d.is_unsigned() && d.itemsize() >= 4)) return infix(symbol(op), prec, a, b);
+  if (lanes > 1 || !wraps || (d.is_unsigned() && d.itemsize() >= 4)) return infix(infix_operator(op), prec, a, b);
   const bool widened = d.itemsize() < 4;
-  if (widened && !(op == Ops::MUL && d == dtypes::uint16)) return cast(scalar(d), infix(symbol(op), prec, a, b));
-  return cast(scalar(d), infix(symbol(op), prec, cast(scalar(widened ? dtypes::uint32 : unsigned_of(d)), a), b));
+  if (widened && !(op == Ops::MUL && d == dtypes::uint16))
+    return cast(scalar(d), infix(infix_operator(op), prec, a, b));
+  return cast(scalar(d),
+              infix(infix_operator(op), prec, cast(scalar(widened ? dtypes::uint32 : unsigned_of(d)), a), b));
 }
 
 CStyleWriter::Expr CStyleWriter::negate(const Expr& a, DType d, int lanes) const {
@@ -92,7 +78,7 @@ CStyleWriter::Expr CStyleWriter::divide(UOp u, const Expr& a, const Expr& b, int
   const bool zero = by.lo <= 0 && by.hi >= 0,
              overflow = is_signed(d) && by.lo <= -1 && by.hi >= -1 && of.lo <= int_min(d);
   if (zero || overflow) return call(divide_helper(u.op(), d, lanes), {&a, &b});
-  return infix(symbol(u.op()), kMul, a, b);
+  return infix(infix_operator(u.op()), kMul, a, b);
 }
 
 CStyleWriter::Expr CStyleWriter::maximum(UOp u, const std::vector<Expr>& s, int lanes) {
@@ -199,11 +185,11 @@ CStyleWriter::Expr CStyleWriter::alu(UOp u, const std::vector<Expr>& s, int lane
     case Ops::SUB:
     case Ops::MUL:
       if (d.is_int()) return integer(u.op(), d, s[0], s[1], lanes, !never_wraps(u));
-      return infix(symbol(u.op()), u.is(Ops::MUL) ? kMul : kAdd, s[0], s[1]);
+      return infix(infix_operator(u.op()), u.is(Ops::MUL) ? kMul : kAdd, s[0], s[1]);
     case Ops::FDIV: return infix("/", kMul, s[0], s[1]);
     case Ops::CMPLT: return infix("<", kLess, s[0], s[1]);
     case Ops::CMPNE:
-    case Ops::CMPEQ: return infix(symbol(u.op()), kEqual, s[0], s[1]);
+    case Ops::CMPEQ: return infix(infix_operator(u.op()), kEqual, s[0], s[1]);
     case Ops::AND: return infix("&", kAnd, s[0], s[1]);
     case Ops::OR: return infix("|", kOr, s[0], s[1]);
     case Ops::XOR: return infix("^", kXor, s[0], s[1]);
@@ -226,7 +212,7 @@ CStyleWriter::Expr CStyleWriter::in_float(UOp u, const std::vector<Expr>& s, int
   std::vector<Expr> x;
   for (const Expr& e : s) x.push_back(convert(e, half, wide, lanes));
   if (u.in(groups::kComparison)) {
-    const Expr e = infix(symbol(u.op()), u.is(Ops::CMPLT) ? kLess : kEqual, x[0], x[1]);
+    const Expr e = infix(infix_operator(u.op()), u.is(Ops::CMPLT) ? kLess : kEqual, x[0], x[1]);
     return converted(e, mask_type(half.itemsize()), lanes);
   }
   if (!u.is(Ops::MAX))
@@ -461,7 +447,7 @@ std::string CStyleWriter::combine(Ops op, DType d, const std::string& a, const s
   const Expr x{a, kPostfix, true, {}}, y{b, kPostfix, true, {}};
   if (op == Ops::MAX) return call(max_helper(d, lanes, false), {&x, &y}).text;
   if (d.is_int() && (op == Ops::ADD || op == Ops::MUL)) return integer(op, d, x, y, lanes, true).text;
-  return infix(symbol(op), op == Ops::MUL ? kMul : kAdd, x, y).text;
+  return infix(infix_operator(op), op == Ops::MUL ? kMul : kAdd, x, y).text;
 }
 /// Lanes i and i + half, until one is left.
 std::string CStyleWriter::reduce_helper(Ops op, DType d, int lanes) {

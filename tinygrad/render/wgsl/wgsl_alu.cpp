@@ -1,4 +1,5 @@
 /// \file WGSL: arithmetic, conversions, and the functions a kernel calls for what the language leaves open.
+#include "tinygrad/render/infix_operators.h"
 #include "tinygrad/render/wgsl/wgsl_names.h"
 #include "tinygrad/render/wgsl/wgsl_writer.h"
 #include "tinygrad/uop/facts.h"
@@ -6,23 +7,6 @@
 namespace tg {
 namespace {
 bool is_number(UOp u) { return u.is_const() && u.const_float() == u.const_float(); }
-const char* symbol(Ops op) {
-  switch (op) {
-    case Ops::ADD: return "+";
-    case Ops::SUB: return "-";
-    case Ops::MUL: return "*";
-    case Ops::FDIV:
-    case Ops::CDIV: return "/";
-    case Ops::CMOD: return "%";
-    case Ops::AND: return "&";
-    case Ops::OR: return "|";
-    case Ops::XOR: return "^";
-    case Ops::CMPLT: return "<";
-    case Ops::CMPNE: return "!=";
-    case Ops::CMPEQ: return "==";
-    default: return nullptr;
-  }
-}
 constexpr OpSet kSums = Ops::ADD | Ops::SUB;
 
 /// True where a compiler for which sums associate computes less than `u` says from its operand x: x is a sum with a
@@ -110,12 +94,12 @@ WgslWriter::Expr WgslWriter::shift(UOp u, const Expr& a, const Expr& b) {
 WgslWriter::Expr WgslWriter::divide(UOp u, const Expr& a, const Expr& b) {
   const DType d = u.dtype();
   const Bounds by = bounds_of(u.src(1));
-  if (by.lo > 0 || by.hi < 0) return cut(infix(symbol(u.op()), a, b), d);
+  if (by.lo > 0 || by.hi < 0) return cut(infix(infix_operator(u.op()), a, b), d);
   const bool quotient = u.is(Ops::CDIV);
   const std::string name = (quotient ? "div_" : "mod_") + wgsl_tag(d), t = wgsl_type(d);
   if (helper(name))
-    helper_text("fn " + name + "(a: " + t + ", b: " + t + ") -> " + t + " {\n  return select(a " + symbol(u.op()) +
-                " select(b, " + t + "(1), b == 0), 0, b == 0);\n}\n");
+    helper_text("fn " + name + "(a: " + t + ", b: " + t + ") -> " + t + " {\n  return select(a " +
+                infix_operator(u.op()) + " select(b, " + t + "(1), b == 0), 0, b == 0);\n}\n");
   return cut(call(name, {&a, &b}), d);
 }
 
@@ -157,10 +141,10 @@ WgslWriter::Expr WgslWriter::integer(UOp u, const std::vector<Expr>& s) {
     case Ops::ADD:
     case Ops::SUB:
     case Ops::MUL: {
-      const Expr e = infix(symbol(u.op()), s[0], s[1]);
+      const Expr e = infix(infix_operator(u.op()), s[0], s[1]);
       return never_wraps(u) ? e : cut(e, d);
     }
-    default: return infix(symbol(u.op()), s[0], s[1]);
+    default: return infix(infix_operator(u.op()), s[0], s[1]);
   }
 }
 /// Compilers take a != b for false where one is NaN.
@@ -179,7 +163,7 @@ WgslWriter::Expr WgslWriter::floating(UOp u, const std::vector<Expr>& s) {
       return unequal(s[0], s[1]);
     default: break;
   }
-  return infix(symbol(u.op()), s[0], s[1]);
+  return infix(infix_operator(u.op()), s[0], s[1]);
 }
 
 /// One ALU op, CAST or BITCAST.
@@ -193,9 +177,10 @@ WgslWriter::Expr WgslWriter::alu(UOp u, const std::vector<Expr>& s) {
   }
   if (in.is_bool()) return boolean(u, s);
   if (u.is(Ops::MAX)) return maximum(u, s);
-  if (u.in(groups::kComparison) && !in.is_float()) return infix(symbol(u.op()), s[0], s[1]);
-  TG_ASSERT(u.in(Ops::CDIV | Ops::CMOD | Ops::SHL | Ops::SHR | Ops::NEG | Ops::SQRT | Ops::TRUNC) || symbol(u.op()),
-            "WGSL does not know ", u);
+  if (u.in(groups::kComparison) && !in.is_float()) return infix(infix_operator(u.op()), s[0], s[1]);
+  TG_ASSERT(
+      u.in(Ops::CDIV | Ops::CMOD | Ops::SHL | Ops::SHR | Ops::NEG | Ops::SQRT | Ops::TRUNC) || infix_operator(u.op()),
+      "WGSL does not know ", u);
   return in.is_float() ? floating(u, s) : integer(u, s);
 }
 
