@@ -27,8 +27,12 @@ class Lowerer {
  public:
   Lowerer(Ranged& r, std::vector<ScheduleBuffer> buffers, const ScheduleOptions& o, std::span<const KernelRef> kernels)
       : r_(r), o_(o), kernels_(kernels), g_(std::move(buffers)) {
-    for (const ScheduleBuffer& b : g_.buffers())
-      max_buffers_ = std::min(max_buffers_, device_traits(b.device).kernel_buffers);
+    std::string_view last;  // buffers of one device mostly follow each other
+    for (const ScheduleBuffer& b : g_.buffers()) {
+      if (b.device == last) continue;
+      last = b.device;
+      max_buffers_ = std::min(max_buffers_, device_traits(last).kernel_buffers);
+    }
     state_of_.assign(r_.nodes.size(), -1);
     store_step_.assign(r_.nodes.size(), -1);
   }
