@@ -167,14 +167,17 @@ void expect_modelled(const Program& p, const Target& target) {
   EXPECT_GE(c.groups_at_once, 1);
 }
 
-class StaticQuality : public ::testing::TestWithParam<bool> {};
+class AmdQuality : public ::testing::TestWithParam<bool> {};
 
-TEST_P(StaticQuality, Sm90) {
+class NvidiaQuality : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};
+
+TEST_P(NvidiaQuality, LargeProduct) {
   if (const std::string missing = nvrtc_missing(); !missing.empty()) GTEST_SKIP() << missing;
   const std::string tool = find_nvdisasm();
   if (tool.empty()) GTEST_SKIP() << "no nvdisasm in PATH, in /usr/local/cuda/bin or next to NVRTC: SASS is not read";
-  const Target target = cuda_target("sm_90");
-  const auto p = gemm(target, GetParam());
+  const auto& [arch, columns_along_sum] = GetParam();
+  const Target target = cuda_target(arch);
+  const auto p = gemm(target, columns_along_sum);
   const auto cubin = make_nvrtc_compiler(target)->compile_cached(p->source);
   const TempDir folder;
   const fs::path file = folder.path() / "gemm.cubin";
@@ -187,16 +190,14 @@ TEST_P(StaticQuality, Sm90) {
   const int64_t matrix = count(loop, "HMMA"),
                 math = std::count_if(loop.begin(), loop.end(), [](const Line& l) { return computes_sass(l.op); });
   EXPECT_GE(matrix, 16);
-  // LDGSTS takes pointers of 64 bits, two additions each, which no immediate offset replaces: the rest of what
-  // computes.
-  EXPECT_GE(matrix, 4 * (math - matrix)) << listed(loop);
-  EXPECT_LE(math - matrix, 2 * count(loop, "LDGSTS") + matrix / 10) << listed(loop);
-  std::cout << "sm_90: " << matrix << " of " << math << " that compute, of " << loop.size() << "\n";
+  // Pointers of asynchronous copies move on once in all iterations that are written out.
+  EXPECT_GE(static_cast<double>(matrix), 0.9 * static_cast<double>(math)) << listed(loop);
+  std::cout << arch << ": " << matrix << " of " << math << " that compute, of " << loop.size() << "\n";
   EXPECT_GT(count(loop, "LDGSTS"), 0) << "no asynchronous copies";
   expect_modelled(*p, target);
 }
 
-TEST_P(StaticQuality, Gfx942) {
+TEST_P(AmdQuality, Gfx942) {
   const Target target = amdgpu_target("gfx942");
   const auto p = gemm(target, GetParam());
   if (const std::string missing = amdgpu_missing(); !missing.empty()) GTEST_SKIP() << missing;
@@ -211,7 +212,13 @@ TEST_P(StaticQuality, Gfx942) {
             << number_behind(assembly, ".vgpr_count:") << "\n";
   expect_modelled(*p, target);
 }
-INSTANTIATE_TEST_SUITE_P(Offline, StaticQuality, ::testing::Values(true),
+INSTANTIATE_TEST_SUITE_P(Offline, NvidiaQuality,
+                         ::testing::Combine(::testing::Values("sm_80", "sm_90"), ::testing::Values(true)),
+                         [](const auto& info) {
+                           return str(std::get<0>(info.param),
+                                      std::get<1>(info.param) ? "ColumnsAlongTheSum" : "RowsAlongTheSum");
+                         });
+INSTANTIATE_TEST_SUITE_P(Offline, AmdQuality, ::testing::Values(true),
                          [](const auto& info) { return info.param ? "ColumnsAlongTheSum" : "RowsAlongTheSum"; });
 
 }  // namespace

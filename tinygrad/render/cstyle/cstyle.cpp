@@ -510,11 +510,12 @@ void CStyleWriter::open_loop(UOp r) {
   const std::string t = scalar(r.dtype());
   const Expr end = value(r.src(0), 1);
   values_[static_cast<size_t>(view_.position(r))].expr = {name, kPostfix, true, {}};
-  loops_.push_back(r);
+  loops_.push_back({r, body_.size()});
   if (whole_thread) return line("const " + t + " " + name + " = " + std::string(style_.thread_index) + ";");
   threaded_ |= thread;
   if (!style_.loop.empty()) line(std::string(style_.loop));
-  if (const int64_t n = unrolled(r); n > 1) line(str("#pragma unroll ", n));
+  if (const int64_t n = unrolled(r); n > 1)
+    line(wide_.empty() ? str("#pragma unroll ", n) : str("#pragma unroll (aligned ? ", n, " : 1)"));
   if (thread) line("for (" + t + " " + name + " = begin; " + name + " < end; " + name + "++) {");
   else line("for (" + t + " " + name + " = 0; " + name + " < " + wrap(end, kShift) + "; " + name + "++) {");
   depth_++;
@@ -533,7 +534,8 @@ void CStyleWriter::grid_index(UOp u) {
 void CStyleWriter::close_loops(UOp end) {
   for (size_t i = end.nsrc(); i-- > 1;) {
     if (!end.src(i).is(Ops::RANGE) || is_lane(end.src(i))) continue;
-    TG_ASSERT(!loops_.empty() && loops_.back() == end.src(i), "END of a loop that is not the innermost: ", end);
+    TG_ASSERT(!loops_.empty() && loops_.back().range == end.src(i), "END of a loop that is not the innermost: ", end);
+    for (const std::string& m : loops_.back().moves) line(m);
     loops_.pop_back();
     if (is_thread(end.src(i)) && !style_.host_entry) continue;
     depth_--;
@@ -620,7 +622,7 @@ std::string CStyleWriter::write() {
   declare_buffers();
   kernel_at_ = body_.size();
   for (const Inst& in : view_.insts()) instruction(in);
-  TG_ASSERT(loops_.empty(), "a loop without END: ", loops_.back());
+  TG_ASSERT(loops_.empty(), "a loop without END: ", loops_.back().range);
   // Other threads see the stored values before they are told that the kernel has ended. Drivers see to that themselves.
   if (style_.host_entry && accesses_.hints.any_nontemporal()) line("__builtin_ia32_sfence();");
 

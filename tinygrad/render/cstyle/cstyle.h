@@ -48,6 +48,8 @@ struct CStyle {
   /// of a group share.
   std::string_view buffer_copy{};
   std::string_view copy_wait{};
+  /// Statement behind which a compiler knows nothing of the pointer $p, so that it stays in registers; empty: it may.
+  std::string_view kept_pointer{};
   std::string_view global{};   ///< qualifier of pointers to parameters, for copies and words of narrow elements
   int64_t unrolled = 1;        ///< iterations of a loop over matrix instructions that are written out, at most
   bool aligned_copies = true;  ///< both need an address that is a multiple of 16

@@ -68,35 +68,53 @@ bool differs_in_group(UOp u) {
 }
 }  // namespace
 
+/// True where the iterations of a loop differ by a multiple of their number alone: everything else is computed in front.
+bool CStyleWriter::steps_with(UOp index, UOp loop) const {
+  bool steps = false, other = false;
+  for_each_summand(index, 1, [&](UOp u, int128) {
+    const UOps nodes = u.toposort();
+    steps |= u == loop;
+    other |= u != loop && !is_lane(u) && std::any_of(nodes.begin(), nodes.end(), [&](UOp n) {
+               return !n.is_const() && view_.position(n) >= view_.position(loop);
+             });
+  });
+  return steps && !other;
+}
+
 /// The thread's part may stay in a register while loops change what is shared; where it may be negative, all of it is
-/// one sum that counts as shared.
-CStyleWriter::AddressParts CStyleWriter::address_parts(const MemAccess& a, DType wide) {
+/// one sum that counts as shared. `loop`: a loop whose number is left out.
+CStyleWriter::AddressParts CStyleWriter::address_parts(const MemAccess& a, DType wide, UOp loop) {
   const int bytes = wide.itemsize();
   std::string parts[2];
-  int128 low = 0, high[2] = {0, 0}, offset = 0;
+  int128 low = 0, high[2] = {0, 0}, offset = 0, step = 0;
   for_each_summand(a.index, 1, [&](UOp u, int128 k) {
     if (is_lane(u) || (u.is(Ops::CAST) && is_lane(u.src(0)))) return;
     if (u.is_const()) {
       offset += k * u.const_int();
       return;
     }
-    const bool own = differs_in_group(u);
+    if (u == loop) {
+      step += k;
+      return;
+    }
+    const size_t part = differs_in_group(u);
     const Bounds b = bounds_of(u);
     low = std::min({low, b.lo * k, b.hi * k});
-    high[own] += std::max(b.lo * k, b.hi * k);
-    parts[own] += str(parts[own].empty() ? "" : " + ", wrap(value(u, 1), kUnary),
-                      k == 1 ? "" : str(" * ", static_cast<int64_t>(k)));
+    high[part] += std::max(b.lo * k, b.hi * k);
+    parts[part] += str(parts[part].empty() ? "" : " + ", wrap(value(u, 1), kUnary),
+                       k == 1 ? "" : str(" * ", static_cast<int64_t>(k)));
   });
   constexpr int128 kWord = int128(1) << 32;
   AddressParts out;
   const std::string index = a.lanes > 1 ? lane0(a.index).text : value(a.index, 1).text;
-  if (low < 0 || offset < 0 || high[1] * bytes >= kWord) {
+  if (low < 0 || step < 0 || offset < 0 || high[1] * bytes >= kWord) {
     out.shared = str("(", scalar(dtypes::int64), ")(", index, ") * ", bytes);
     return out;
   }
   if (!parts[0].empty()) out.shared = str("(", scalar(dtypes::int64), ")(", parts[0], ") * ", bytes);
   if (!parts[1].empty()) out.own = str("(", scalar(dtypes::uint32), ")(", parts[1], ") * ", bytes, "u");
   out.constant = static_cast<int64_t>(offset) * bytes;
+  out.step = static_cast<int64_t>(step) * bytes;
   out.short_range = (high[0] + high[1] + offset) * bytes < kWord;
   return out;
 }
@@ -107,6 +125,21 @@ std::string CStyleWriter::address_of(const MemAccess& a, const AddressParts& par
   for (const std::string* part : {&parts.shared, &parts.own})
     if (!part->empty()) text += " + " + *part;
   return "(" + qualifier + scalar(raw(a.base.dtype())) + "*)(" + text + ")";
+}
+
+/// Returns a pointer for a copy in a loop, which moves on with each iteration and stays in registers of its own.
+/// Instructions of asynchronous copies have room for a few hundred bytes of constants, so that what is derived from one
+/// register are additions of 64 bits for each copy and iteration; those of iterations that are written out are one.
+std::string CStyleWriter::kept_pointer(const MemAccess& a, const AddressParts& parts) {
+  const std::string name = fresh("from"), indent(static_cast<size_t>(depth_ - 1) * 2, ' '),
+                    type = str(style_.global, "const ", scalar(raw(a.base.dtype())), "*");
+  const std::string text =
+      str(indent, type, " ", name, " = ", address_of(a, parts), " + ", parts.constant / a.base.dtype().itemsize(),
+          ";\n", indent, filled_in(style_.kept_pointer, {{'p', name}}), "\n");
+  body_.insert(loops_.back().at, text);
+  loops_.back().at += text.size();
+  loops_.back().moves.push_back(str(name, " += ", parts.step / a.base.dtype().itemsize(), ";"));
+  return name;
 }
 
 /// Returns a function that reads a word of elements.
@@ -123,7 +156,7 @@ std::string CStyleWriter::word_helper(DType element) {
 }
 
 CStyleWriter::Expr CStyleWriter::word_load(const MemAccess& a) {
-  const AddressParts parts = address_parts(a, dtypes::uint32);
+  const AddressParts parts = address_parts(a, dtypes::uint32, UOp());
   const Expr at{address_of(a, parts) + (parts.constant ? str(" + ", parts.constant / a.base.dtype().itemsize()) : ""),
                 kNone,
                 true,
@@ -138,7 +171,9 @@ void CStyleWriter::copy(const MemAccess& to, UOp load, const std::string& before
   const DType element = from.base.dtype(), word = load.dtype();
   TG_ASSERT(from.affine && from.stride == 1 && to.affine && to.stride == 1 && from.lanes * word.itemsize() == 16,
             "a copy of something else than 16 bytes: ", load);
-  const AddressParts parts = address_parts(from, word);
+  const bool kept =
+      copies_later_ && !style_.kept_pointer.empty() && !loops_.empty() && steps_with(from.index, loops_.back().range);
+  const AddressParts parts = address_parts(from, word, kept ? loops_.back().range : UOp());
   const std::string w = scalar(word), target = address(to, word, lane0(to.index)).text;
   if (!style_.buffer_copy.empty() && target_.has("buffers") && parts.short_range) {
     const std::string name = "copy_buffer";
@@ -162,7 +197,8 @@ void CStyleWriter::copy(const MemAccess& to, UOp load, const std::string& before
                     std::to_string(from.lanes) + "; i++) to[i] = " +
                     (narrow ? one + "(from + i * " + per_word + ", false)" : std::string("from[i]")) + ";\n");
   }
-  line(str(before, name, "<", parts.constant, ">(", target, ", ", address_of(from, parts), ", aligned);"));
+  if (kept && parts.step) line(str(before, name, "<0>(", target, ", ", kept_pointer(from, parts), ", aligned);"));
+  else line(str(before, name, "<", parts.constant, ">(", target, ", ", address_of(from, parts), ", aligned);"));
 }
 
 }  // namespace tg

@@ -148,13 +148,15 @@ class CStyleWriter {
   std::string word_helper(DType element);
   Expr word_load(const MemAccess& a);
   /// The address of a load of a parameter in bytes: what threads of a group share, what a thread adds, without a sign,
-  /// and a constant.
+  /// a constant, and what an iteration of a loop adds to the one before, where that is asked for.
   struct AddressParts {
     std::string shared, own;
-    int64_t constant = 0;
+    int64_t constant = 0, step = 0;
     bool short_range = false;  ///< 32 bits without a sign hold the sum
   };
-  AddressParts address_parts(const MemAccess& a, DType wide);
+  bool steps_with(UOp index, UOp loop) const;
+  AddressParts address_parts(const MemAccess& a, DType wide, UOp loop);
+  std::string kept_pointer(const MemAccess& a, const AddressParts& parts);
   std::string address_of(const MemAccess& a, const AddressParts& parts) const;
   void copy(const MemAccess& to, UOp load, const std::string& before);
   std::string matrix_type(const std::string& element, size_t n);
@@ -196,7 +198,13 @@ class CStyleWriter {
   std::string helpers_, escaped_, body_;
   std::vector<std::pair<std::string, std::string>> parameters_;  // declaration, what the entry passes
   std::vector<std::string> given_;                               // by variable: its parameter
-  std::vector<UOp> loops_;
+  /// A loop that is being written.
+  struct OpenLoop {
+    UOp range;
+    size_t at;                         ///< where its text begins in the body
+    std::vector<std::string> moves{};  ///< statements at its end
+  };
+  std::vector<OpenLoop> loops_;
   int depth_ = 1;
   UOps wide_;             // parameters that are read in words or copies
   size_t kernel_at_ = 0;  // where the body begins behind its declarations

@@ -123,6 +123,7 @@ constexpr CStyle make_cuda() {
   s.copy[0] = "*(uint4*)to = *(const uint4*)((const char*)from + offset);";
   s.copy[1] = R"(asm volatile("cp.async.cg.shared.global [%0], [%1+%2], 16;" : : )"
               R"("r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "n"(offset) : "memory");)";
+  s.kept_pointer = R"(asm("" : "+l"($p));)";
   s.unrolled = 4;
   s.copy_wait = R"(asm volatile("cp.async.wait_all;" : : : "memory");)";
   return s;
