@@ -38,5 +38,6 @@ std::function<int()> define_llm(CLI::App&);
 std::function<int()> define_mnist(CLI::App&);
 std::function<int()> define_replay_compare(CLI::App&);
 std::function<int()> define_serve(CLI::App&);
+std::function<int()> define_viz(CLI::App&);
 
 }  // namespace tg::app

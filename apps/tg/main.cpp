@@ -25,6 +25,7 @@ constexpr Command kCommands[] = {
     {"mnist", "Train a convolutional network on MNIST", define_mnist},
     {"replay-compare", "Compare the kernels of two recorded runs", define_replay_compare},
     {"serve", "Serve a language model over HTTP, as OpenAI's API", define_serve},
+    {"viz", "Record what a program does, and look at it", define_viz},
 };
 
 /// CLI11 would only report that a command is missing.

@@ -300,6 +300,41 @@ put("model_config", "bad_recurrent_state", decoder("qwen35", RECURRENT.items(), 
 put("model_config", "bad_recurrent_groups", decoder("qwen35", RECURRENT.items(), **SSM | {"ssm__group_count": 3}))
 put("model_config", "bad_architecture", decoder("mamba", attention().items()))
 
+# ---- recordings: the records of a block ----
+def leb(v):
+  out = b""
+  while v >= 0x80:
+    out, v = out + bytes([v & 0x7F | 0x80]), v >> 7
+  return out + bytes([v])
+
+
+def record(kind, *fields):
+  body = bytes([kind]) + b"".join(leb(len(f)) + f if isinstance(f, bytes) else leb(f) for f in fields)
+  return leb(len(body)) + body
+
+
+NAME, TOTAL, NODE, OPEN, CLOSE, VALUE, TEXT, GRAPH, REWRITE, EVENT, MEMORY = range(1, 12)
+names = b"".join(record(NAME, i + 1, t) for i, t in enumerate([b"kernel", b"ADD", b"int32", b"CONST", b"CPU", b"rule"]))
+node = [record(NODE, 1, 1, 4, 3, 0, 0, 0, b"1"), record(NODE, 1, 2, 4, 3, 0, 0, 0, b"2"),
+        record(NODE, 1, 3, 2, 3, 0, 0, 2, 2, 1, b""), record(NODE, 1, 4, 2, 3, 0, 0, 2, 3, 2, b"")]
+span = record(OPEN, 1, 0, 1, 1, 100) + record(VALUE, 1, 1, b"v") + record(TEXT, 1, 1, 1, b"text")
+whole = names + b"".join(node) + span + record(GRAPH, 1, 1, 1, 1, 3) + record(REWRITE, 1, 6, 1, 1, 4, 5)
+put("recording", "good_empty", b"")
+put("recording", "good_whole", whole + record(EVENT, 5, 0, 1, 1, 110, 120, b"details") +
+    record(MEMORY, 5, 1, 64, 200, 105) + record(MEMORY, 5, 1, 64, 199, 115) + record(CLOSE, 1, 130) +
+    record(TOTAL, 6, 3, 1, 40))
+put("recording", "good_rewrites_in_a_circle", whole + record(REWRITE, 1, 6, 1, 4, 1, 5))
+put("recording", "good_rewrite_to_its_own_user", whole + record(REWRITE, 1, 6, 1, 2, 3, 5))
+put("recording", "good_unknown_numbers", record(OPEN, 2**63, 2**64 - 1, 2**40, 9, 2**64 - 1) +
+    record(GRAPH, 7, 7, 7, 2, 8, 9) + record(REWRITE, 7, 7, 7, 7, 7, 7) + record(MEMORY, 9, 9, 9, 2**64 - 1, 9))
+put("recording", "good_unknown_kind", record(200, 1, 2, 3) + whole)
+put("recording", "bad_length", b"\x7f" + whole[1:20])
+put("recording", "bad_empty_record", b"\0")
+put("recording", "bad_number", leb(12) + bytes([OPEN]) + b"\xff" * 11)
+put("recording", "bad_text", record(NAME, 1)[:-1] + b"\1\x7f")
+put("recording", "bad_count", record(GRAPH, 1, 1, 1, 2**40))
+put("recording", "bad_source_after_its_user", record(NODE, 1, 1, 1, 1, 0, 0, 1, 5, b""))
+
 # ---- captured functions: changes (what, place, value) of a file that the target makes ----
 put("jit_file", "good_unchanged", b"")
 put("jit_file", "bad_magic", b"\0\0\0\0")

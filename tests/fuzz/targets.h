@@ -12,6 +12,7 @@
 
 #include "fuzz/chat_targets.h"
 #include "fuzz/jit_target.h"
+#include "fuzz/recording_target.h"
 #include "fuzz/serve_targets.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/io/gguf.h"
@@ -260,6 +261,7 @@ inline constexpr Target kTargets[] = {
     {"gguf", gguf},
     {"model_config", model_config},
     {"jit_file", jit_file},
+    {"recording", recording_records},
     {"zip", zip},
     {"npy", npy},
     {"pickle", pickle},

@@ -152,21 +152,54 @@ TEST(Tg, VariablesThatAreNotHonouredAreSaidOnce) {
   EXPECT_THAT(plugin.err, HasSubstr("[TG_LLVM_PLUGIN] got /nope, where there is no plugin"));
 }
 
-TEST(Tg, RewritesAreCountedAndWritten) {
-  const TempDir folder("tinygrad-test");
-  const std::string file = (folder.path() / "rewrites.txt").string();
-  const ProcessResult r = run_process(
-      {TG_PROGRAM, "bench", "--child", "first_result", "--threads", "1"},
-      {.env = {{"TRACK_MATCH_STATS", "2"}, {"REWRITES_FILE", file}, {"CACHELEVEL", "0"}}, .timeout_s = 100});
+TEST(Tg, RewritesAreCounted) {
+  const ProcessResult r = run_process({TG_PROGRAM, "bench", "--child", "first_result", "--threads", "1"},
+                                      {.env = {{"TRACK_MATCH_STATS", "1"}, {"CACHELEVEL", "0"}}, .timeout_s = 100});
   EXPECT_TRUE(r.ok()) << r.err;
   EXPECT_THAT(r.err,
               testing::ContainsRegex(
                   "     tries       hits         us  rule\n +[0-9]+ +[0-9]+ +[0-9]+  tinygrad/[a-z_/]+.cpp:[0-9]+\n"));
-  EXPECT_THAT(r.err, HasSubstr("rewrites: " + file));
-  std::ostringstream written;
-  written << std::ifstream(file).rdbuf();
-  EXPECT_THAT(written.str(), testing::ContainsRegex("--- symbolic\n"));
-  EXPECT_THAT(written.str(), testing::ContainsRegex("tinygrad/uop/[a-z_]+.cpp:[0-9]+  %[0-9]+ = .*  ->  %[0-9]+ = "));
+}
+
+TEST(Tg, ProgramsAreRecordedAndShown) {
+  const TempDir folder("tinygrad-test");
+  const std::string file = (folder.path() / "first.viz").string();
+  const ProcessResult run = run_process(
+      {TG_PROGRAM, "viz", "record", "-o", file, "--", TG_PROGRAM, "bench", "--child", "first_result", "--threads", "1"},
+      {.env = {{"CACHELEVEL", "0"}}, .timeout_s = 100});
+  ASSERT_TRUE(run.ok()) << run.err;
+  EXPECT_THAT(run.err, HasSubstr(" in " + file + "; tg viz shows it\n"));
+  const auto show = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {"viz", file});
+    const ProcessResult r = tg_run(options);
+    EXPECT_TRUE(r.ok()) << r.err;
+    return r.out;
+  };
+  const auto overview = nlohmann::json::parse(show({"--json"}));
+  EXPECT_GE(overview["kernels"], 1);
+  std::string name;
+  for (const auto& s : overview["spans"])
+    if (s["kind"] == "kernel") name = s["name"];
+  EXPECT_THAT(show({"--text"}), HasSubstr("kernel " + name));
+  EXPECT_THAT(show({"--text", "--kernel", name}), testing::AllOf(HasSubstr("pass symbolic"), HasSubstr("--- source")));
+  EXPECT_THAT(show({"--text", "--kernel", name, "--graph", "0"}), HasSubstr(" = SINK void"));
+  EXPECT_THAT(show({"--text", "--kernel", name, "--rewrites"}), HasSubstr("\n -> "));
+  EXPECT_THAT(show({"--text", "--show", "kernels"}), HasSubstr("CPU " + name));
+  EXPECT_THAT(show({"--text", "--show", "rules"}), HasSubstr("tinygrad/uop/symbolic.cpp:"));
+  EXPECT_THAT(show({"--text", "--show", "memory"}), HasSubstr("CPU: most "));
+  EXPECT_FALSE(nlohmann::json::parse(show({"--perfetto"}))["traceEvents"].empty());
+}
+
+TEST(Tg, RecordingsThatCannotBeShown) {
+  const auto error_of = [](const std::vector<std::string>& options) {
+    const ProcessResult r = tg_run(options);
+    EXPECT_EQ(r.exit_code, 1);
+    return r.err;
+  };
+  EXPECT_THAT(error_of({"viz", "/nope.viz", "--text"}), HasSubstr("/nope.viz"));
+  EXPECT_THAT(error_of({"viz", TG_PROGRAM, "--text"}), HasSubstr("got no recording of this version"));
+  EXPECT_THAT(error_of({"viz", "record"}), HasSubstr("[viz] got no program, expected one"));
+  EXPECT_THAT(error_of({"viz", "record", "--", "/nope/program"}), HasSubstr("[viz] cannot run /nope/program"));
 }
 
 TEST(Tg, CacheClearOfAnUnknownTable) {

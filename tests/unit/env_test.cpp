@@ -141,11 +141,12 @@ TEST(Env, NoColorIsOnWithAnyValue) {
 }
 
 TEST(Env, ViewerTurnsRecordsOn) {
-  env::Values viz;
-  EXPECT_THAT(said([&] { viz = parse({{"VIZ", "1"}}); }), HasSubstr("[VIZ] the viewer is yet to come"));
+  const env::Values viz = parse({{"VIZ", "1"}});
   EXPECT_EQ(viz.ints[env::int_index::PROFILE], 1);
   EXPECT_EQ(viz.ints[env::int_index::TRACK_MATCH_STATS], 2);
   EXPECT_EQ(parse({{"VIZ", "1"}, {"PROFILE", "0"}}).ints[env::int_index::PROFILE], 0);
+  EXPECT_EQ(parse({{"TRACK_MATCH_STATS", "2"}}).ints[env::int_index::VIZ], 1);
+  EXPECT_EQ(parse({{"TRACK_MATCH_STATS", "1"}}).ints[env::int_index::VIZ], 0);
 }
 
 TEST(Env, OlderSpellingsOfDev) {

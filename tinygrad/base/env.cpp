@@ -164,14 +164,11 @@ Values parse(const Lookup& lookup) {
   }
   std::string& dev = values.strs[str_index::DEV];
   if (dev.empty()) dev = old_spelling_of_dev(lookup);
-  // The viewer needs both records.
-  if (const int64_t viz = values.ints[int_index::VIZ]; viz != 0 && viz != Values::kBad) {
-    not_honoured(
-        "VIZ",
-        "the viewer is yet to come: the profile goes to PROFILE_FILE, rewrites to REWRITES_FILE, for other tools");
-    if (!lookup("PROFILE")) values.ints[int_index::PROFILE] = 1;
-    if (!lookup("TRACK_MATCH_STATS")) values.ints[int_index::TRACK_MATCH_STATS] = 2;
-  }
+  // The viewer needs all records; each of them can be asked for alone.
+  const auto set = [&](int index) { return values.ints[index] != 0 && values.ints[index] != Values::kBad; };
+  if (values.ints[int_index::TRACK_MATCH_STATS] == 2 && !lookup("VIZ")) values.ints[int_index::VIZ] = 1;
+  if (set(int_index::VIZ) && !lookup("PROFILE")) values.ints[int_index::PROFILE] = 1;
+  if (set(int_index::VIZ) && !lookup("TRACK_MATCH_STATS")) values.ints[int_index::TRACK_MATCH_STATS] = 2;
   return values;
 }
 

@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/recording.h"
 
 namespace tg::profile {
 namespace {
@@ -25,7 +25,7 @@ struct Event {
 };
 constexpr size_t kMaxEvents = 4'000'000;
 
-struct Recording {
+struct Trace {
   std::mutex mutex;
   std::vector<Event> events;
   std::vector<std::string> tracks;
@@ -35,12 +35,12 @@ struct Recording {
   bool at_exit = false;
   std::string file;
 };
-Recording& recording() {
-  static auto* r = new Recording;  // written by an exit handler
+Trace& trace() {
+  static auto* r = new Trace;  // written by an exit handler
   return *r;
 }
 
-int track_of(Recording& r, std::string_view name) {
+int track_of(Trace& r, std::string_view name) {
   for (size_t i = 0; i < r.tracks.size(); i++)
     if (r.tracks[i] == name) return static_cast<int>(i);
   r.tracks.emplace_back(name);
@@ -48,7 +48,7 @@ int track_of(Recording& r, std::string_view name) {
 }
 
 /// Returns the lane of an event: host and compiler have one per thread, a device has one.
-int lane_of(Recording& r, int track, std::string_view name) {
+int lane_of(Trace& r, int track, std::string_view name) {
   if (name != kHost && name != kCompile) return 0;
   auto [it, fresh] = r.lanes.try_emplace({track, std::this_thread::get_id()}, 0);
   if (fresh) it->second = r.lane_count[track]++;
@@ -91,7 +91,7 @@ std::string file_of(const std::string& named) {
 void write_at_exit() {
   try {
     if (events() == 0) return;
-    const std::string path = file_of(recording().file);
+    const std::string path = file_of(trace().file);
     write(path);
     std::fprintf(stderr, "profile: %s\n", path.c_str());
   } catch (const Error& e) { std::fprintf(stderr, "%s\n", e.what()); }
@@ -99,14 +99,15 @@ void write_at_exit() {
 
 }  // namespace
 
-int64_t now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
+int64_t now() { return recording::now(); }
 
 void record(std::string_view track, std::string name, int64_t begin, int64_t end, std::string details) {
-  Recording& r = recording();
+  Trace& r = trace();
   std::lock_guard lock(r.mutex);
+  if (recording::on()) {
+    const int t = track_of(r, track);
+    return recording::event(track, lane_of(r, t, track), name, begin, end, details);
+  }
   r.file = env::PROFILE_FILE.get();
   if (!r.at_exit) {
     r.at_exit = true;
@@ -121,7 +122,7 @@ void record(std::string_view track, std::string name, int64_t begin, int64_t end
 }
 
 std::string json() {
-  Recording& r = recording();
+  Trace& r = trace();
   std::lock_guard lock(r.mutex);
   std::string out = "{\"traceEvents\":[";
   for (size_t t = 0; t < r.tracks.size(); t++) {
@@ -159,7 +160,7 @@ void write(const std::string& path) {
 }
 
 void clear() {
-  Recording& r = recording();
+  Trace& r = trace();
   std::lock_guard lock(r.mutex);
   r.events.clear();
   r.tracks.clear();
@@ -169,7 +170,7 @@ void clear() {
 }
 
 int64_t events() {
-  Recording& r = recording();
+  Trace& r = trace();
   std::lock_guard lock(r.mutex);
   return static_cast<int64_t>(r.events.size());
 }

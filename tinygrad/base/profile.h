@@ -1,5 +1,5 @@
 /// \file The profile: when the host, the compiler and the devices did what, as a trace for Perfetto and Chrome.
-/// Recorded under PROFILE=1.
+/// Recorded under PROFILE=1; under VIZ=1 the events are part of the recording (recording.h) instead.
 #pragma once
 #include <cstdint>
 #include <string>

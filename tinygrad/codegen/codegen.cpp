@@ -28,6 +28,7 @@
 #include "tinygrad/schedule/custom.h"
 #include "tinygrad/uop/loop_ranges.h"
 #include "tinygrad/uop/rebuild.h"
+#include "tinygrad/uop/record_graph.h"
 #include "tinygrad/uop/spec.h"
 #include "tinygrad/uop/symbolic.h"
 
@@ -113,10 +114,18 @@ UOp attention_pass(UOp sink, PassContext& c) {
   return c.plan ? c.plan->ast : sink;
 }
 
+void record_plan(const KernelPlan& plan) {
+  const recording::Span span("plan", plan.variant);
+  span.value("form", plan.form);
+  span.value("opts", to_text(plan.opts));
+  span.value("predicted cycles", str(plan.cycles));
+}
+
 UOp plan_pass(UOp sink, PassContext& c) {
   if (c.plan) c.plan->ast = sink;  // as planned, after algebra
   else c.plan = plan_kernel(sink, c.renderer, c.options, c.names);
   if (env::DEBUG.get() >= 5) std::cerr << "--- plan: " << *c.plan << '\n';
+  if (recording::on()) record_plan(*c.plan);
   return c.plan->ast;
 }
 
@@ -285,9 +294,11 @@ class Pipeline {
   }
   void run(const Pass& pass) {
     using Clock = std::chrono::steady_clock;
+    const recording::Span span("pass", pass.name);
     const auto start = Clock::now();
     if (pass.run) sink_ = pass.run(sink_, context_);
     else sink_ = graph_rewrite(sink_, pass.rules(), {.name = pass.name});
+    record_graph("after", sink_);
     if (spec_ && !(pass.flags & kLowered)) verify(sink_, spec_kernel(), pass.name);
     if (env::DEBUG.get() >= 5)
       print_graph(pass.name, sink_.toposort(), std::chrono::duration<double, std::milli>(Clock::now() - start).count());
@@ -297,6 +308,18 @@ class Pipeline {
   UOp sink_, last_kernel_;
   const bool noopt_, by_hand_, spec_ = env::SPEC.get() != 0;
 };
+}  // namespace
+
+namespace {
+/// Records what became of a kernel.
+void record_result(const recording::Span& span, const Program& p) {
+  span.value("name", p.name);
+  span.value("opts", to_text(p.applied_opts));
+  span.value("operations", str(p.estimates.ops));
+  span.value("bytes", str(p.estimates.mem));
+  record_program("program", p.insts);
+  span.text("source", "", p.source);
+}
 }  // namespace
 
 std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& renderer, const CodegenOptions& options) {
@@ -310,6 +333,9 @@ std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& render
     describe_source(*program, *source, sink);
     return program;
   }
+  const recording::Span span("kernel", kernel.key.to_hex());
+  span.value("target", renderer.target().key());
+  record_graph("kernel", sink);
   Pipeline pipeline(sink, renderer, options);
   const bool stopped = pipeline.run();
   program->ast = stopped ? pipeline.sink() : pipeline.last_kernel();
@@ -323,6 +349,7 @@ std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& render
   describe_parameters(*program, sink);
   if (env::DEBUG.get() >= 6) print_graph(program->name.c_str(), program->insts, 0);
   program->source = renderer.render(*program);
+  if (span.recording()) record_result(span, *program);
   return program;
 }
 

@@ -10,6 +10,7 @@
 #include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/profile.h"
+#include "tinygrad/base/recording.h"
 #include "tinygrad/codegen/codegen.h"
 #include "tinygrad/engine/beam.h"
 #include "tinygrad/engine/counters.h"
@@ -124,8 +125,9 @@ CompiledKernelRef compile_one(const Hash128& key, const Kernel& kernel, Device& 
   auto compiled = std::make_shared<CompiledKernel>();
   const int64_t debug = env::DEBUG.get();
   const bool native = device.compiles();
-  // From DEBUG=3 on one wants to see codegen at work; a capture needs the source.
-  auto program = native && debug < 3 && !env::CAPTURE_PROCESS_REPLAY ? load_stored_program(key.to_hex()) : nullptr;
+  // From DEBUG=3 on, and in a recording, one wants to see codegen at work; a capture needs the source.
+  const bool look_up = native && debug < 3 && !env::VIZ && !env::CAPTURE_PROCESS_REPLAY;
+  auto program = look_up ? load_stored_program(key.to_hex()) : nullptr;
   if (program) {
     try {
       compiled->executable = device.load(program->binary, program->name);
@@ -249,8 +251,10 @@ class Compilation {
     if (device_.compiles()) tool_.add(device_.compiler(target_).cache_key());
     const env::Snapshot settings;
     const Cancellation stop = Cancellation::current();
+    const uint64_t span = recording::Span::current();
     auto work = [&](int64_t, int64_t) {
       const env::Adopt adopt(settings);
+      const recording::Inside inside(span);
       const Cancellation::Adopt stoppable(stop);
       for (size_t m; (m = next_++) < missing_.size();) compile(missing_[m], searched_[m]);
     };

@@ -8,6 +8,7 @@
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/profile.h"
+#include "tinygrad/base/recording.h"
 #include "tinygrad/base/text.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/runtime/allocator.h"
@@ -28,7 +29,7 @@ void report_kernel(const Program& p, const ScheduleCall& call, const std::string
   if (profile::on())
     profile::record(device, p.name, begin, end,
                     str(call.metadata, call.metadata.empty() ? "" : "; ", p.estimates.ops, " operations, ",
-                        p.estimates.mem, " bytes"));
+                        p.estimates.mem, " bytes", recording::on() ? "; kernel " + call.kernel->key.to_hex() : ""));
   if (env::DEBUG.get() < 2) return;
   const double seconds = static_cast<double>(end - begin) * 1e-9, gflops = p.estimates.ops / seconds * 1e-9,
                gbytes = p.estimates.mem / seconds * 1e-9;

@@ -9,6 +9,7 @@
 #include "tinygrad/base/contains.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/profile.h"
+#include "tinygrad/base/recording.h"
 #include "tinygrad/engine/compile.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/replay.h"
@@ -155,6 +156,7 @@ void ScheduleRun::record(const std::vector<CompiledKernelRef>& kernels, std::vec
 void ScheduleRun::run() {
   const Schedule& s = *schedule_;
   if (s.calls.empty()) return;
+  const recording::Span recorded("run", "");
   const int64_t start = profile::now();
   const auto compiled = compile_schedule(s);
   const int64_t compiled_at = profile::now();

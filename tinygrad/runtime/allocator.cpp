@@ -12,6 +12,7 @@
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/recording.h"
 #include "tinygrad/base/text.h"
 #include "tinygrad/runtime/device.h"
 
@@ -156,6 +157,12 @@ void* LruAllocator::allocate_counted(size_t bytes) {
 }
 
 void* LruAllocator::allocate(size_t bytes) {
+  void* block = take_or_allocate(bytes);
+  if (recording::on()) recording::memory(state_->name, block, static_cast<int64_t>(bytes));
+  return block;
+}
+
+void* LruAllocator::take_or_allocate(size_t bytes) {
   TG_CHECK(OutOfMemoryError, bytes <= static_cast<size_t>(INT64_MAX), "[allocate] got a size of ", bytes, " bytes");
   const bool caching = static_cast<bool>(env::LRU);
   const auto size = static_cast<int64_t>(bytes);
@@ -205,6 +212,7 @@ void* LruAllocator::allocate(size_t bytes) {
 }
 
 void LruAllocator::free(void* block, size_t bytes) noexcept {
+  if (recording::begun()) recording::memory(state_->name, block, -static_cast<int64_t>(bytes));
   State::Order out;
   {
     std::lock_guard lock(state_->mutex);

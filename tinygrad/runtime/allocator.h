@@ -64,6 +64,7 @@ class LruAllocator final : public Allocator {
  private:
   struct State;
   void* allocate_counted(size_t bytes);
+  void* take_or_allocate(size_t bytes);
   std::unique_ptr<Allocator> inner_;
   std::unique_ptr<State> state_;
 };

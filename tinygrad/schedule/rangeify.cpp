@@ -52,14 +52,6 @@ struct Cost {
   double bytes = 0;  // read per element, by type
 };
 
-/// How a value would be evaluated if it were computed in place.
-struct Evaluation {
-  double times = 0;        // per element, over all kernels
-  bool reuse = false;      // many times, or in loops that do not index it
-  bool in_reduce = false;  // those loops reduce
-  bool masked = false;     // some read has a condition
-};
-
 class Rangeifier {
  public:
   /// `first`: a first walk, whose decisions the second knows.
@@ -207,8 +199,10 @@ class Rangeifier {
     if (u.in(kLeaf | Ops::SINK)) return;
     if (r_.first_read[i] < 0 && !needed_[i]) return;
     if (u.is(Ops::COPY)) return process_copy(i);
-    if (store_value(i)) {
+    if (const Storing why = store_value(i); why != Storing::kNo) {
       Region region;
+      region.why = why;
+      region.instead = evaluations_[i];
       region.device =
           device_of(u).empty() && r_.first_read[i] >= 0 ? reader_device(at(r_.reads, r_.first_read[i])) : device_of(u);
       region.node = i;
@@ -303,23 +297,27 @@ class Rangeifier {
         i, [&](const Read& in) { several |= reader_device(in) != reader_device(at(r_.reads, r_.first_read[i])); });
     return several;
   }
-  bool store_value(uint32_t i) {
+  Storing store_value(uint32_t i) {
     UOp u = r_.nodes[i];
     // Pure arithmetic that several devices read is computed on each.
-    if (!needed_[i] && device_of(u).empty() && is_read_on_several_devices(i)) return false;
-    if (is_forced(i) || has_long_index(i)) return true;
+    if (!needed_[i] && device_of(u).empty() && is_read_on_several_devices(i)) return Storing::kNo;
+    if (is_forced(i)) return Storing::kAsked;
+    if (has_long_index(i)) return Storing::kLongIndex;
     UOp computed = value_of_view(u);
-    if (!computed || u.dtype().is_weak() || can_merge_reduce(i, computed) || is_one_hot_compare(u)) return false;
-    if (count_[i] > kMaxReads) return true;
+    if (!computed || u.dtype().is_weak() || can_merge_reduce(i, computed) || is_one_hot_compare(u)) return Storing::kNo;
+    if (count_[i] > kMaxReads) return Storing::kManyReads;
     evaluations_[i] = evaluate(i);
-    const Evaluation& e = evaluations_[i];
+    const Recomputation& e = evaluations_[i];
     if (reduces_[i]) {
-      if (count_[i] > 1 || e.reuse || e.in_reduce || e.masked) return !is_widening_cast(u);
-      return u.is(Ops::REDUCE) && ((multiplies_unpacked_values(u) && has_dear_users(i)) || !claim_reduction(i));
+      if (count_[i] > 1 || e.reuse || e.in_reduce || e.masked)
+        return is_widening_cast(u) ? Storing::kNo : Storing::kReduceReread;
+      const bool apart =
+          u.is(Ops::REDUCE) && ((multiplies_unpacked_values(u) && has_dear_users(i)) || !claim_reduction(i));
+      return apart ? Storing::kReduceApart : Storing::kNo;
     }
-    if ((e.times <= kReuse && !e.reuse) || is_widening_cast(u)) return false;
-    if (e.times <= kMany && selects_rows(u)) return false;
-    return costs_too_much(u, e, inline_cost(i));
+    if ((e.times <= kReuse && !e.reuse) || is_widening_cast(u)) return Storing::kNo;
+    if (e.times <= kMany && selects_rows(u)) return Storing::kNo;
+    return costs_too_much(u, e, inline_cost(i)) ? Storing::kCostly : Storing::kNo;
   }
   /// Returns true for a gather of long rows of storage, masked or not where an index is out of bounds: once the indices
   /// are loaded, which no inner loop repeats, it is a view.
@@ -343,8 +341,8 @@ class Rangeifier {
       if (u = u.src(0); uses_[pos(u)] != 1) return {};
     return u.in(groups::kElementwise | Ops::REDUCE | Ops::INDEX | Ops::STACK) ? u : UOp();
   }
-  Evaluation evaluate(uint32_t i) const {
-    Evaluation e;
+  Recomputation evaluate(uint32_t i) const {
+    Recomputation e;
     for_each_read(i, [&](const Read& in) {
       const Scope& s = at(r_.scopes, in.scope);
       const double times = s.volume / std::max(volume_[i], 1.0) / block_of(in.idx);
@@ -461,7 +459,7 @@ class Rangeifier {
     return c.bytes < u.dtype().itemsize() && c.dearest <= kCheapInReduce && c.buffers <= 4 && times <= kFewTimes &&
            c.ops * times <= kUnpacking;
   }
-  static bool costs_too_much(UOp u, const Evaluation& r, const Cost& c) {
+  static bool costs_too_much(UOp u, const Recomputation& r, const Cost& c) {
     if (r.reuse && r.in_reduce) {
       const bool narrow = c.bytes < u.dtype().itemsize() && c.ops <= kCheapNarrow && c.buffers <= 3;
       if (unpacks(u, c, r.times)) return false;
@@ -601,7 +599,7 @@ class Rangeifier {
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int32_t> weak_;  // node, idx, valid -> instance
   std::vector<bool> needed_, reduces_;
   std::vector<bool> stored_;  // by the first walk, and rightly so
-  std::vector<Evaluation> evaluations_;
+  std::vector<Recomputation> evaluations_;
   std::vector<bool> reduced_;  // by kernel: has a reduction
   std::vector<double> volume_;
   std::vector<size_t> terms_;  // by index expression
@@ -621,6 +619,28 @@ Ranged rangeify(UOp sink, std::vector<ScheduleBuffer>& buffers) {
   return again.take();
 }
 
+const char* reason_of(Storing why) {
+  static constexpr const char* kReasons[] = {
+      "computed in place",
+      "asked for",
+      "its views have long indices",
+      "read in more ways than a kernel should have",
+      "a reduction that would be done again",
+      "a reduction, as its reader has another",
+      "computing it again costs more than memory",
+  };
+  return kReasons[static_cast<size_t>(why)];
+}
+
+namespace {
+/// Prints the rule that stores a value, and what the rule weighed.
+void print_reason(std::ostream& os, const Region& region) {
+  if (region.kind != Region::kValue) return;
+  os << ", stored: " << reason_of(region.why);
+  if (region.instead.times > 0) os << " (in place " << region.instead.times << " times per element)";
+}
+}  // namespace
+
 void print_ranged(std::ostream& os, const Ranged& r) {
   for (size_t i = 0; i < r.nodes.size(); i++) {
     if (r.first_read[i] < 0 && r.region[i] < 0) continue;
@@ -628,7 +648,9 @@ void print_ranged(std::ostream& os, const Ranged& r) {
        << shape_of(r.nodes[i]);
     int n = 0;
     for (int32_t k = r.first_read[i]; k >= 0; k = at(r.reads, k).next) n++;
-    os << " read in " << n << " ways\n";
+    os << " read in " << n << " ways";
+    if (r.region[i] >= 0) print_reason(os, at(r.regions, r.region[i]));
+    os << '\n';
   }
 }
 

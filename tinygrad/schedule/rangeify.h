@@ -27,6 +27,26 @@ struct Scope {
   int32_t ranges = 0, reduces = 0;
   double volume = 1;
 };
+/// Why a value is stored, or that it is not.
+enum class Storing : uint8_t {
+  kNo,            ///< computed wherever it is read
+  kAsked,         ///< by CONTIGUOUS, a copy, or a call that needs it in memory
+  kLongIndex,     ///< index arithmetic through its views would cost more than memory
+  kManyReads,     ///< more access patterns than a kernel should have
+  kReduceReread,  ///< a reduction that would be done again: read in several ways, in a loop, or under a mask
+  kReduceApart,   ///< a reduction whose reader has one already, or would lose by it
+  kCostly         ///< computing it again costs more than memory
+};
+const char* reason_of(Storing why);
+
+/// How a value would be evaluated if it were computed in place.
+struct Recomputation {
+  double times = 0;        ///< per element, over all kernels
+  bool reuse = false;      ///< many times, or in loops that do not index it
+  bool in_reduce = false;  ///< those loops reduce
+  bool masked = false;     ///< some read has a condition
+};
+
 /// A value or an effect that becomes a kernel (or a copy).
 struct Region {
   enum Kind : uint8_t { kValue, kStore, kCopy, kCall } kind = kValue;
@@ -36,6 +56,8 @@ struct Region {
   int32_t buffer = -1;  ///< kValue and kCopy: index into buffers; -1: the destination of a STORE
   std::string device;   ///< where its kernel runs; "": anywhere
   int32_t store = -1;   ///< kCopy straight into the destination of this STORE (position), else -1
+  Storing why = Storing::kNo;  ///< kValue: the rule that stores it
+  Recomputation instead = {};  ///< what storing it saves
 };
 struct Ranged {
   UOps nodes;                       ///< of the arena, sources before users

@@ -14,6 +14,7 @@
 #include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/profile.h"
+#include "tinygrad/base/recording.h"
 #include "tinygrad/schedule/early.h"
 #include "tinygrad/schedule/fuse_attention.h"
 #include "tinygrad/schedule/fuse_rows.h"
@@ -27,6 +28,7 @@
 #include "tinygrad/schedule/order.h"
 #include "tinygrad/schedule/partial_max_sum.h"
 #include "tinygrad/schedule/rangeify.h"
+#include "tinygrad/uop/record_graph.h"
 #include "tinygrad/uop/spec.h"
 
 namespace tg {
@@ -152,6 +154,24 @@ constexpr ScheduleStage kStages[] = {
 };
 // clang-format on
 
+/// Records what a stage has left: a graph as long as there is one, then what is shown of it.
+void record_stage(const recording::Span& span, const ScheduleStage& stage, const SchedulePlan& plan) {
+  if (stage.check == check_graph) record_graph("after", plan.sink);
+  if (!stage.show) return;
+  std::ostringstream text;
+  stage.show(text, plan);
+  span.text("result", "schedule", text.str());
+}
+
+/// Records the buffers and calls of a schedule, and of each call the kernel and the methods it was made for.
+void record_schedule(const recording::Span& span, const Schedule& s) {
+  std::ostringstream text;
+  print_schedule(text, s);
+  span.text("calls", "schedule", text.str());
+  for (const ScheduleCall& c : s.calls)
+    span.value(c.kernel ? str("kernel ", c.kernel->key.to_hex()) : "copy", c.metadata);
+}
+
 std::shared_ptr<const Schedule> make_schedule(const NormalGraph& g, const ScheduleOptions& options) {
   using Clock = std::chrono::steady_clock;
   Arena arena;
@@ -163,8 +183,10 @@ std::shared_ptr<const Schedule> make_schedule(const NormalGraph& g, const Schedu
   for (const ScheduleStage& stage : kStages) {
     if (stage.when && !(options.*stage.when)) continue;
     Cancellation::check("schedule");
+    const recording::Span span("pass", stage.name);
     const auto start = Clock::now();
     stage.run(plan);
+    if (span.recording()) record_stage(span, stage, plan);
     if (spec && stage.check) stage.check(plan, stage.name);
     if (debug < 5) continue;
     const std::chrono::duration<double, std::milli> took = Clock::now() - start;
@@ -239,6 +261,7 @@ BoundSchedule create_schedule(std::span<const UOp> roots) {
   GraphScope scope;
   const Origin none(nullptr);
   profile::Span span(profile::kHost, "schedule");
+  const recording::Span recorded("schedule", "");
   NormalGraph g = normalize(roots);
   const ScheduleOptions options = ScheduleOptions::from_env();
   BoundSchedule out;
@@ -246,10 +269,13 @@ BoundSchedule create_schedule(std::span<const UOp> roots) {
   if (cached) out.schedule = find_cached(g, options);
   out.cache_hit = bool(out.schedule);
   if (span.recording()) span.details(str(g.nodes.size(), " nodes, ", out.cache_hit ? "known" : "new"));
+  recorded.value("nodes", str(g.nodes.size()));
+  recorded.value("cache", out.cache_hit ? "hit" : "miss");
   if (!out.schedule) {
     out.schedule = make_schedule(g, options);
     if (cached) cache().add(g.key, out.schedule);
   }
+  if (recorded.recording()) record_schedule(recorded, *out.schedule);
   bind(out, g);
   return out;
 }

@@ -64,6 +64,16 @@ class Graph {
   const char* origin(UOp u) const { return u.id() < origins_.size() ? origins_[u.id()] : nullptr; }
   bool has_origins() const { return !origins_.empty(); }
 
+  /// What a recording has been told of the nodes (record_graph.h).
+  struct Recorded {
+    uint64_t generation = 0, graph = 0, nodes = 0;
+    std::vector<std::pair<Hash128, uint64_t>> number;  ///< by id: content and number of the node that has been written
+  };
+  Recorded& recorded() {
+    if (!recorded_) recorded_ = std::make_unique<Recorded>();
+    return *recorded_;
+  }
+
   /// Global graph: `from` has been computed into the buffer `to`; walks that schedule stop there.
   void forward(UOp from, UOp to);
   UOp forwarded(UOp u) const;  ///< the buffer, or empty
@@ -126,6 +136,7 @@ class Graph {
   std::vector<std::unique_ptr<Bounds[]>> bounds_;
   std::vector<std::unique_ptr<MemoTable>> memos_;
   size_t memos_used_ = 0;
+  std::unique_ptr<Recorded> recorded_;
 };
 
 /// While it lives, nodes made on this thread are made for the operation it names.

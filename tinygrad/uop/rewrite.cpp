@@ -2,37 +2,39 @@
 #include "tinygrad/uop/rewrite.h"
 
 #include <algorithm>
-#include <chrono>
+#include <cstdlib>
 #include <deque>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <mutex>
 
 #include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/uop/print.h"
+#include "tinygrad/uop/record_graph.h"
 
 namespace tg {
 namespace {
 /// A variable that holds no number is reported where it is read next, not while the tables are built.
-bool asked_for(int64_t level) {
+bool asked_to_count() {
   try {
-    return env::TRACK_MATCH_STATS.get() >= level;
+    return env::TRACK_MATCH_STATS && !env::VIZ;
   } catch (const ValueError&) { return false; }
 }
 
+/// Never destroyed: the recording ends at exit, too.
 struct StatsRegistry {
   std::mutex mutex;
   std::deque<MatchStats> all;
-  bool print_at_exit = asked_for(1);
-  ~StatsRegistry() {
-    if (print_at_exit) std::cerr << match_stats_table();
+  const bool print_at_exit = asked_to_count();
+  StatsRegistry() {
+    if (print_at_exit) std::atexit([] { std::cerr << match_stats_table(); });
+    recording::before_finish(record_totals);
   }
+  static void record_totals();
 };
 StatsRegistry& registry() {
-  static StatsRegistry r;
-  return r;
+  static auto* r = new StatsRegistry;
+  return *r;
 }
 
 std::string place_of(upat::Loc at) {
@@ -41,37 +43,11 @@ std::string place_of(upat::Loc at) {
   return str(file, ':', at.line);
 }
 
-/// The file of TRACK_MATCH_STATS=2, from the first rewrite to the end of the program.
-class RewriteRecord {
- public:
-  RewriteRecord() : path_(env::REWRITES_FILE.get()) {
-    std::error_code none;
-    if (path_.empty()) path_ = (std::filesystem::temp_directory_path(none) / "tinygrad_rewrites.txt").string();
-    file_.open(path_);
-    if (!file_) env::not_honoured("TRACK_MATCH_STATS", str("cannot write the rewrites to ", path_));
-  }
-  ~RewriteRecord() {
-    if (file_) std::cerr << "rewrites: " << path_ << "\n";
-  }
-  void pass(const char* name) {
-    std::lock_guard lock(mutex_);
-    file_ << "--- " << name << '\n';
-  }
-  void rewrite(upat::Loc at, UOp before, UOp after) {
-    std::lock_guard lock(mutex_);
-    file_ << place_of(at) << "  %" << before.id() << " = " << before << "  ->  %" << after.id() << " = " << after
-          << '\n';
-  }
-
- private:
-  std::string path_;
-  std::ofstream file_;
-  std::mutex mutex_;
-};
-RewriteRecord* record() {
-  if (!asked_for(2)) return nullptr;
-  static RewriteRecord r;
-  return &r;
+void StatsRegistry::record_totals() {
+  StatsRegistry& r = registry();
+  std::lock_guard lock(r.mutex);
+  for (const MatchStats& s : r.all)
+    if (s.tries) recording::rule_total(place_of(s.at), s.tries, s.hits, s.nanoseconds);
 }
 }  // namespace
 
@@ -103,17 +79,12 @@ std::string match_stats_table() {
   return out;
 }
 
-uint64_t match_clock() {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-          .count());
-}
+uint64_t match_clock() { return static_cast<uint64_t>(recording::now()); }
 void count_match(MatchStats& stats, uint64_t begin, bool hit, UOp before, UOp after) {
   stats.nanoseconds.fetch_add(match_clock() - begin, std::memory_order_relaxed);
   stats.tries.fetch_add(1, std::memory_order_relaxed);
   stats.hits.fetch_add(hit, std::memory_order_relaxed);
-  if (hit && after)
-    if (RewriteRecord* r = record()) r->rewrite(stats.at, before, after);
+  if (hit && after && recording::on()) record_rewrite(place_of(stats.at), before, after, match_clock() - begin);
 }
 
 namespace upat {
@@ -243,8 +214,12 @@ UOp graph_rewrite(UOp root, const PatternMatcher<UOp>& pm, const RewriteOptions&
                   const std::type_info* ctx_type) {
   TG_ASSERT(!pm.ctx_type() || (ctx_type && *ctx_type == *pm.ctx_type()), "rewrite '", o.name,
             "' needs a context of type ", pm.ctx_type()->name());
-  if (RewriteRecord* r = record()) r->pass(o.name);
-  return Rewriter(pm, ctx, o.name).run(root);
+  if (!recording::on()) return Rewriter(pm, ctx, o.name).run(root);
+  track_match_stats = true;
+  RewriteSpan span(o.name, root);
+  const UOp out = Rewriter(pm, ctx, o.name).run(root);
+  span.result(out);
+  return out;
 }
 
 }  // namespace tg

@@ -1,0 +1,175 @@
+// What VIZ=1 records of programs.
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "tinygrad/engine/counters.h"
+#include "tinygrad/tinygrad.h"
+#include "tinygrad/viz/rewritten_graph.h"
+#include "viz/recorded.h"
+
+namespace tg {
+namespace {
+using testing::HasSubstr;
+
+Tensor products() {
+  const Tensor x = Tensor::arange(1024).reshape({32, 32}).cast(dtypes::float32).contiguous();
+  return (x.matmul(x + 1).pad({{1, 1}, {0, 3}}).relu().softmax(1).cumsum(0) * 2).sum(0);
+}
+
+TEST(Recording, EveryKernelAndPassIsThere) {
+  int64_t compiled = 0;
+  const viz::Recording r = recorded([&] {
+    const int64_t before = GlobalCounters::compiled;
+    products().realize();
+    compiled = GlobalCounters::compiled - before;
+  });
+  const auto kernels = spans_of(r, "kernel");
+  ASSERT_GT(compiled, 0);
+  EXPECT_EQ(static_cast<int64_t>(kernels.size()), compiled);
+  for (const viz::Span* k : kernels) {
+    EXPECT_FALSE(r.value(*k, "name").empty());
+    EXPECT_THAT(r.value(*k, "target"), HasSubstr("CPU"));
+    ASSERT_EQ(k->texts.size(), 1u);
+    EXPECT_THAT(k->texts[0].text, HasSubstr(std::string(r.value(*k, "name")))) << "the source defines it";
+    EXPECT_GE(k->children.size(), 15u) << "passes";
+    EXPECT_EQ(k->graphs.size(), 2u) << "the kernel and its program";
+  }
+}
+
+TEST(Recording, SchedulesSayWhyValuesAreStored) {
+  const viz::Recording r = recorded([] {
+    const Tensor x = Tensor::rand({64, 64}).realize();
+    ((x.sum(0).exp() + 1).reshape({1, 64}).expand({64, 64}) * x).sum(1).realize();
+    (x.sin().exp().reshape({64, 64, 1}).expand({64, 64, 8}) * 2).realize();
+  });
+  std::string told;
+  for (const viz::Span* s : spans_of(r, "schedule"))
+    for (uint32_t i : s->children)
+      if (r.name(r.spans[i].name) == "rangeify")
+        for (const viz::Text& t : r.spans[i].texts) told += t.text;
+  EXPECT_THAT(told, HasSubstr("stored: a reduction that would be done again (in place 64 times per element)"));
+  EXPECT_THAT(told, HasSubstr("stored: computing it again costs more than memory (in place 8 times per element)"));
+}
+
+TEST(Recording, SchedulesOfTheCacheAreMarked) {
+  const viz::Recording r = recorded([] {
+    const Tensor x = Tensor::rand({16}).realize();
+    (x + 1).realize();
+    (x + 1).realize();
+  });
+  const auto schedules = spans_of(r, "schedule");
+  ASSERT_GE(schedules.size(), 3u);
+  EXPECT_EQ(r.value(*schedules[schedules.size() - 2], "cache"), "miss");
+  EXPECT_EQ(r.value(*schedules.back(), "cache"), "hit");
+}
+
+// The rewrites of a table, replayed on the graph it began with, make the graph it ended with.
+TEST(Recording, RewritesLeadFromTheFirstGraphToTheLast) {
+  const viz::Recording r = recorded([] { products().realize(); });
+  const auto rewrites = spans_of(r, "rewrite");
+  ASSERT_GT(rewrites.size(), 10u);
+  size_t compared = 0;
+  for (const viz::Span* s : rewrites) {
+    ASSERT_FALSE(s->rewrites.empty());
+    if (s->graphs.size() != 2) continue;
+    const viz::SteppedGraph stepped = step_graph(r, s->graphs[0], s->rewrites, s->rewrites.size());
+    ASSERT_EQ(stepped.roots.size(), 1u);
+    EXPECT_EQ(stepped.nodes[stepped.roots[0]].number, s->graphs[1].roots[0]) << r.name(s->name);
+    EXPECT_EQ(stepped.nodes.size(), viz::nodes_of(r, s->graphs[1]).size()) << r.name(s->name);
+    const viz::SteppedGraph begin = step_graph(r, s->graphs[0], s->rewrites, 0);
+    EXPECT_EQ(begin.nodes[begin.roots[0]].number, s->graphs[0].roots[0]);
+    EXPECT_EQ(begin.nodes.size(), viz::nodes_of(r, s->graphs[0]).size());
+    compared++;
+  }
+  EXPECT_GT(compared, 10u);
+}
+
+TEST(Recording, LaunchesAreCountedAndHaveTheirKernel) {
+  int64_t launched = 0;
+  const viz::Recording r = recorded([&] {
+    const int64_t before = GlobalCounters::kernels;
+    products().realize();
+    launched = GlobalCounters::kernels - before;
+  });
+  int64_t events = 0;
+  for (const viz::Event& e : r.events) {
+    if (!viz::is_device(r, e.track)) continue;
+    events++;
+    EXPECT_LE(e.begin, e.end);
+    const size_t key = e.details.find("kernel ");
+    ASSERT_NE(key, std::string::npos) << e.details;
+    const auto kernels = spans_of(r, "kernel");
+    EXPECT_TRUE(std::any_of(kernels.begin(), kernels.end(),
+                            [&](const viz::Span* k) { return r.name(k->name) == e.details.substr(key + 7); }));
+  }
+  EXPECT_EQ(events, launched);
+}
+
+TEST(Recording, MemoryReturnsToWhereItWas) {
+  const viz::Recording r = recorded([] {
+    const Tensor x = Tensor::rand({1024, 1024}).realize();
+    EXPECT_GT((x + 1).sum().item<float>(), 0);
+  });
+  const auto curves = viz::memory_curves(r);
+  ASSERT_EQ(curves.size(), 1u);
+  EXPECT_EQ(r.name(curves[0].device), "CPU");
+  EXPECT_GE(curves[0].peak, 4 << 20);
+  EXPECT_LT(curves[0].last, 1 << 20);
+  int64_t held = 0;
+  for (const auto& [span, bytes] : curves[0].at_peak) held += bytes;
+  EXPECT_EQ(held, curves[0].peak) << "every byte has an owner";
+}
+
+TEST(Recording, ThreadsHaveSpansOfTheirOwn) {
+  const viz::Recording r = recorded([] {
+    const recording::Span outer("test", "outer");
+    const uint64_t number = recording::Span::current();
+    std::thread([number] {
+      const Context viz{{"VIZ", 1}};
+      const recording::Inside inside(number);
+      const recording::Span inner("test", "inner");
+      inner.value("key", "value");
+    }).join();
+  });
+  const auto spans = spans_of(r, "test");
+  ASSERT_EQ(spans.size(), 2u);
+  EXPECT_EQ(spans[1]->parent, spans[0]->number);
+  EXPECT_NE(spans[1]->thread, spans[0]->thread);
+  EXPECT_EQ(r.value(*spans[1], "key"), "value");
+}
+
+TEST(Recording, NothingIsRecordedUnlessAskedFor) {
+  recording::finish();
+  products().realize();
+  EXPECT_FALSE(recording::begun());
+  EXPECT_EQ(recording::path(), "");
+}
+
+TEST(Recording, LimitLeavesOutTheRest) {
+  const viz::Recording r = recorded([] {
+    const Context limit{{"VIZ_LIMIT", 1}};
+    const recording::Span span("test", "large");
+    std::string noise;
+    uint64_t v = 1;
+    for (int i = 0; i < 1 << 20; i++) noise += static_cast<char>('a' + (v = v * 6364136223846793005u + 1) % 26);
+    for (int i = 0; i < 8; i++) span.text("noise", "", noise);
+  });
+  const auto spans = spans_of(r, "test");
+  ASSERT_EQ(spans.size(), 1u);
+  EXPECT_LT(spans[0]->texts.size(), 8u);
+}
+
+TEST(Recording, FileThatCannotBeWrittenIsSaidAndLeavesTheProgramAlone) {
+  recording::finish();
+  testing::internal::CaptureStderr();
+  {
+    const Context viz{{"VIZ", 1}, {"VIZ_FILE", "/proc/nope/test.viz"}};
+    EXPECT_EQ((Tensor::ones({3}) + 1).sum().item<float>(), 6);
+    recording::finish();
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("[VIZ] cannot create /proc/nope/test.viz"));
+}
+
+}  // namespace
+}  // namespace tg
