@@ -69,11 +69,13 @@ test-python: python
 	$(VENV)/bin/python -m pip install -q --disable-pip-version-check numpy pytest hypothesis jinja2 "jsonschema[format-nongpl]"
 	cd python/tests && ../../$(VENV)/bin/python -m pytest -q .
 
-# DEV=NAME, and BACKEND=FILE.cpp for a device that is registered outside of the library.
+# DEV=NAME, and BACKEND="FILE.cpp ..." for a device that is registered outside of the library.
 BACKEND ?=
+space := $(subst ,, )
 test-backend: deps
 	@[ -n "$(DEV)" ] || { echo "make test-backend needs DEV=NAME, and BACKEND=FILE.cpp for a device outside of the library"; exit 1; }
-	cmake --preset dev "-DTG_BACKENDS=$(abspath $(BACKEND))"
+	@for f in $(BACKEND); do [ -f "$$f" ] || { echo "make test-backend: there is no file $$f"; exit 1; }; done
+	cmake --preset dev "-DTG_BACKENDS=$(subst $(space),;,$(abspath $(BACKEND)))"
 	cmake --build --preset dev --parallel $(JOBS) --target test_device device_speed tg
 	python3 tools/test_backend.py build/dev/bin/test_device $(DEV)
 

@@ -39,11 +39,27 @@ def suites(program, filter, env):
     elif line.endswith(".") or ".  #" in line:
       name = line.split("#")[0].strip()
       out[name] = []
+  if not any(out.values()):
+    sys.exit(f"no case matches --filter={filter}")
   return {n: [c for c in cases if "DISABLED_" not in c and n + "DISABLED_" not in c] for n, cases in out.items()}
 
 
-def results_of(path):
-  """Returns (case, result, reason) of every case in a JSON report."""
+def said_by(output):
+  """Returns what each case printed, by case: reports say that one was skipped, not why."""
+  said, case = {}, None
+  for line in output.splitlines():
+    if line.startswith("[ RUN"):
+      case = line.split("]")[1].strip()
+      said[case] = []
+    elif line.startswith("[ "):
+      case = None
+    elif case and line.strip() and not line.endswith(": Skipped"):
+      said[case].append(line.strip())
+  return said
+
+
+def results_of(path, said):
+  """Returns (case, result, reason) of every case in a JSON report; `said` is what each printed."""
   with open(path) as f:
     report = json.load(f)
   for suite in report["testsuites"]:
@@ -52,8 +68,7 @@ def results_of(path):
       if case.get("failures"):
         yield name, "failed", case["failures"][0]["failure"].strip().splitlines()
       elif case["result"] == "SKIPPED":
-        reasons = [s.get("message", "") for s in case.get("skipped", [])]
-        yield name, "skipped", (reasons[0] if reasons else "").strip().splitlines()[-1:]
+        yield name, "skipped", said.get(name, [])[-1:]
       elif case["result"] == "COMPLETED":
         yield name, "passed", []
 
@@ -62,6 +77,7 @@ def run_suite(program, name, cases, env, limit):
   """Runs one suite; returns (case, result, reason lines) of each of its cases."""
   with tempfile.TemporaryDirectory() as folder:
     report = os.path.join(folder, "report.json")
+    run = None
     command = [program, f"--gtest_filter={':'.join(cases)}", "--gtest_output=json:" + report]
     try:
       run = subprocess.run(command, env=env, capture_output=True, text=True, errors="replace", timeout=limit)
@@ -72,7 +88,7 @@ def run_suite(program, name, cases, env, limit):
       text = e.stdout.decode(errors="replace") if e.stdout else ""
       started = [l.split("]")[1].strip() for l in text.splitlines() if l.startswith("[ RUN")]
     if os.path.exists(report):
-      return list(results_of(report))
+      return list(results_of(report, said_by(run.stdout if run else "")))
     last = started[-1] if started else name + "*"
     return [(last, "failed", [ended])] + [(c, "not run", [f"after {last}"]) for c in cases if c not in started]
 

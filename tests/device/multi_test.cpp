@@ -68,6 +68,19 @@ TEST(Multi, Reduces) {
       }
 }
 
+// Values without storage are computed where they are used: no device may read what another one stores of them.
+TEST(Multi, ReductionsOfValuesWithoutStorage) {
+  for (int n : {2, 4})
+    for (const Tensor& x : {Tensor::full({64}, 2.F), Tensor::arange(64).cast(dtypes::float32), Tensor::eye(16),
+                            Tensor::full({8, 8}, 3.F).contiguous()}) {
+      const Tensor s = x.shard(devices(n), 0);
+      expect_same(s.sum(), x.sum());
+      expect_same(s.mean(), x.mean());
+      expect_same(s.max(), x.max());
+      expect_same(s / s.sum(), x / x.sum());
+    }
+}
+
 TEST(Multi, MatmulWithEveryPairOfAxes) {
   const Tensor x = numbers({8, 4}), w = numbers({4, 12}, 5), want = x.matmul(w);
   for (std::optional<int> a : kAxes)

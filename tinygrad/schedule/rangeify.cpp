@@ -138,14 +138,14 @@ class Rangeifier {
     r_.reads.push_back(in);
     return static_cast<int32_t>(r_.reads.size()) - 1;
   }
-  /// Returns the read of `u` there, shared with equal ones. A value with very many is stored, and then each read is
-  /// its own load; one that cannot be stored (weak types) is looked up.
+  /// Returns the read of `u` there, shared with equal ones of the same device. A value with very many is stored, and
+  /// then each read is its own load; one that cannot be stored (weak types) is looked up.
   int32_t request_read(UOp u, UOp idx, UOp valid, int32_t scope, Ops under = Ops::NOOP) {
     uint32_t n = pos(u);
     if (count_[n] <= kMaxReads)
       for (int32_t i = r_.first_read[n]; i >= 0; i = at(r_.reads, i).next) {
         Read& in = at(r_.reads, i);
-        if (in.idx != idx || in.valid != valid) continue;
+        if (in.idx != idx || in.valid != valid || device_of_scope(in.scope) != device_of_scope(scope)) continue;
         if (in.outer_reduce != under) in.outer_reduce = Ops::NOOP;
         return i;
       }
@@ -161,6 +161,7 @@ class Rangeifier {
     count_[n]++;
     return i;
   }
+  const std::string& device_of_scope(int32_t scope) const { return at(r_.regions, at(r_.scopes, scope).kernel).device; }
   int32_t new_scope(const Scope& s) {
     r_.scopes.push_back(s);
     return static_cast<int32_t>(r_.scopes.size()) - 1;
@@ -240,8 +241,9 @@ class Rangeifier {
     }
     if (value.is(Ops::CONTIGUOUS) && uses_[pos(value)] == 1) value = value.src(0);
     auto [idx, scope] = open_kernel(shape_of(dest), region);
-    region.body = request_read(value, through_broadcast(idx, shape_of(dest), shape_of(value)), UOp(), scope);
     add_region(std::move(region));
+    const int32_t body = request_read(value, through_broadcast(idx, shape_of(dest), shape_of(value)), UOp(), scope);
+    r_.regions.back().body = body;
   }
   void process_call(uint32_t i) {
     Region region;
@@ -267,9 +269,7 @@ class Rangeifier {
     needed_[pos(u)] = true;
   }
 
-  const std::string& reader_device(const Read& in) const {
-    return at(r_.regions, at(r_.scopes, in.scope).kernel).device;
-  }
+  const std::string& reader_device(const Read& in) const { return device_of_scope(in.scope); }
 
   // ---- decisions ----
   /// Returns the number of iterations that read the same element where codegen splits a loop for it: r / 32 is one

@@ -93,6 +93,17 @@ int32_t result_of(const NormalGraph& g, const RootPlan& p) {
   const auto it = std::find(g.inputs.begin(), g.inputs.end(), base_of(p.storage));
   return it == g.inputs.end() ? -1 : static_cast<int32_t>(it - g.inputs.begin());
 }
+/// A kernel that read another device's memory would compute with what is at the same place of its own.
+void check_devices(const Schedule& s) {
+  for (const ScheduleCall& c : s.calls) {
+    if (c.kind != ScheduleCall::kKernel) continue;
+    const std::string& device = at(s.buffers, c.buffers[0]).device;
+    for (int32_t b : c.buffers)
+      TG_ASSERT(at(s.buffers, b).device == device, "a kernel on ", device, " uses a buffer on ",
+                at(s.buffers, b).device);
+  }
+}
+
 /// Lists buffers and calls as the caller sees them; internal buffers nobody uses are dropped.
 void assemble(SchedulePlan& plan) {
   const NormalGraph& g = plan.normal;
@@ -115,6 +126,7 @@ void assemble(SchedulePlan& plan) {
     }
     s.calls.push_back(std::move(call));
   }
+  check_devices(s);
   s.nodes = static_cast<int64_t>(g.nodes.size());
   for (const RootPlan& p : g.roots) s.results.push_back(result_of(g, p));
 }

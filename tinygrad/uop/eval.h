@@ -14,8 +14,9 @@ namespace tg {
 /// ADD and MAX are or, MUL is and. MAX of a NaN is NaN. An Invalid operand makes the result Invalid, except in the
 /// branch a WHERE does not take.
 ConstValue eval_alu(Ops op, DType result, std::span<const ConstValue> operands, DType operand);
-/// CAST: floats to integers truncate; beyond int32 (for int32 and narrower types) or int64 (for the others) they
-/// saturate, then wrap to the width, so that -1.0 is 255 as uint8; NaN gives 0. Anything to bool is `!= 0`.
+/// CAST: floats to integers truncate; beyond int32 (for int32 and narrower types), int64 (for uint32 and
+/// int64), or the range from the least int64 to the greatest uint64 (for uint64) they saturate, then wrap to the width,
+/// so that -1.0 is 255 as uint8; NaN gives 0. Anything to bool is `!= 0`.
 ConstValue eval_cast(ConstValue v, DType from, DType to);
 /// BITCAST between types of one width (bool counts as a byte); DTypeError otherwise.
 ConstValue eval_bitcast(ConstValue v, DType from, DType to);

@@ -256,7 +256,20 @@ UOp late_patterns(UOp sink, OpSet ops) {
   return graph_rewrite(sink, pm_late_operations(), target, {.name = "late operations"});
 }
 
+namespace {
+/// Refuses values of float64 where it is missing: no other type is as exact, so none stands for it.
+void check_doubles(UOp sink, const Renderer& renderer) {
+  if (renderer.supports(dtypes::float64)) return;
+  walk(sink, [&](UOp u) {
+    TG_CHECK(DTypeError, u.dtype() != dtypes::float64 || !u.in(groups::kElementwise | Ops::LOAD),
+             "[compile] got a value of float64, which ", renderer.target().renderer,
+             " does not compute in: cast it to float32");
+  });
+}
+}  // namespace
+
 UOp lower_to_target(UOp sink, const Renderer& renderer, OpSet ops, DTypeSet emulated) {
+  check_doubles(sink, renderer);
   sink = decompose_longs(sink, renderer, emulated);
   sink = lower_index_dtype(sink);
   if (!renderer.supports(dtypes::int64)) sink = decompose_longs(sink, renderer);  // indices of 64 bits

@@ -32,6 +32,9 @@ OpSet CStyleRenderer::ops() const {
   OpSet s = ADD | MUL | SUB | NEG | FDIV | SHL | SHR | CDIV | CMOD | MAX | CMPLT | CMPNE | CMPEQ | XOR | OR | AND |
             WHERE | SQRT | TRUNC;
   if (!style_.host_entry || target().has_fma()) s |= MULACC;
+  if (!style_.exp2.empty()) s |= EXP2;
+  if (!style_.log2.empty()) s |= LOG2;
+  if (!style_.sin.empty()) s |= SIN;
   return s;
 }
 bool CStyleRenderer::supports(DType d) const {

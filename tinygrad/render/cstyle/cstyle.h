@@ -37,9 +37,12 @@ struct CStyle {
   std::string_view barrier;         ///< statement that waits for the group; empty: the language has no groups
   std::string_view inf[2], nan[2];  ///< of float32, of float64
   std::string_view long_suffix = "L";  ///< of 64-bit literals
-  std::string_view math_prefix;        ///< before sqrt, trunc, fma ...
+  std::string_view math_prefix;        ///< before sqrt, trunc, fma, fmod
   std::string_view math_suffix[3];     ///< ... and after, by type: float16, float32, float64
-  std::string_view bits;               ///< body of a function that returns the bits of x as the type $t
+  /// Functions of float32 that the device has, within 4 ulp for every argument: sin reduces large ones exactly. Empty
+  /// ones are computed from sums and products. Only for languages without float64.
+  std::string_view exp2{}, log2{}, sin{};
+  std::string_view bits;  ///< body of a function that returns the bits of x as the type $t
   std::array<std::string_view, 3> group_index{}, local_index{};  ///< of SPECIAL gidx0.., lidx0..; empty: no grid
   /// Statement that moves 16 bytes from `from` + `offset` to `to`, in the group's memory; empty: such copies are not in
   /// its programs. The second one, on targets with "async_copy", goes on behind it, until `copy_wait`.
@@ -107,7 +110,7 @@ class ClangRenderer final : public CStyleRenderer {
 /// A language of kernels that many threads run. Where the language allows it and the target has no feature
 /// "workgroups", as a processor that runs OpenCL, kernels are those of a host: each thread runs one iteration of the
 /// THREAD range, with vectors. Everywhere else they are grids of workgroups.
-class GridRenderer final : public CStyleRenderer {
+class GridRenderer : public CStyleRenderer {
  public:
   using CStyleRenderer::CStyleRenderer;
   bool has_locals() const override { return style().thread_index.empty() || target().has("workgroups"); }

@@ -102,6 +102,14 @@ CStyleWriter::Expr CStyleWriter::math(const char* what, DType d, int lanes, std:
 }
 
 /// A function of halves through floats: square root, truncation and remainder are exact that way.
+/// Calls a function that the language has of float32.
+CStyleWriter::Expr CStyleWriter::of_floats(std::string_view function, DType d, const Expr& x, int lanes) {
+  TG_ASSERT(!function.empty() && lanes == 1, "C does not know this function of ", lanes, " lanes of ", d);
+  if (d == dtypes::float32) return call(std::string(function), {&x});
+  const Expr wide = convert(x, d, dtypes::float32, lanes);
+  return convert(call(std::string(function), {&wide}), dtypes::float32, d, lanes);
+}
+
 CStyleWriter::Expr CStyleWriter::half_math(const char* what, int lanes, std::initializer_list<const Expr*> args) {
   const DType half = dtypes::float16, wide = dtypes::float32;
   std::vector<Expr> x;
@@ -180,6 +188,9 @@ CStyleWriter::Expr CStyleWriter::alu(UOp u, const std::vector<Expr>& s, int lane
     case Ops::CMOD: return d.is_float() ? math("fmod", d, lanes, {&s[0], &s[1]}) : divide(u, s[0], s[1], lanes);
     case Ops::NEG: return negate(s[0], d, lanes);
     case Ops::SQRT: return math("sqrt", d, lanes, {&s[0]});
+    case Ops::EXP2: return of_floats(style_.exp2, d, s[0], lanes);
+    case Ops::LOG2: return of_floats(style_.log2, d, s[0], lanes);
+    case Ops::SIN: return of_floats(style_.sin, d, s[0], lanes);
     case Ops::TRUNC: return d.is_float() ? math("trunc", d, lanes, {&s[0]}) : s[0];
     case Ops::ADD:
     case Ops::SUB:

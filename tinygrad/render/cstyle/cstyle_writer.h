@@ -84,6 +84,7 @@ class CStyleWriter {
   Expr shift(UOp u, const Expr& a, const Expr& b, int lanes);
   Expr negate(const Expr& a, DType d, int lanes) const;
   Expr math(const char* what, DType d, int lanes, std::initializer_list<const Expr*> args);
+  Expr of_floats(std::string_view function, DType d, const Expr& x, int lanes);
   Expr half_math(const char* what, int lanes, std::initializer_list<const Expr*> args);
   Expr convert(const Expr& v, DType from, DType to, int lanes);
   Expr bitcast(const Expr& v, DType from, DType to, int lanes);
