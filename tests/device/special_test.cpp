@@ -119,7 +119,7 @@ TEST(Special, GradientsAreFinite) {
   EXPECT_EQ(x.elu().sum().gradient({x})[0].to_vector<float>()[2], 1) << "as exp at 0";
 }
 
-/// Where an activation is flat or a line its gradient is 0 or the slope, whether its value is at hand or computed again.
+/// Where an activation is flat or a line its gradient is 0 or the slope, whether its value is stored or computed again.
 TEST(Special, GradientsOfActivationsFarOut) {
   struct Slopes {
     const char* name;
