@@ -41,6 +41,10 @@ inline bool has_type(DType d) {
 #define TG_NEEDS_TYPE(d) \
   if (!has_type(d)) GTEST_SKIP() << "kernels of " << Device::get().kind() << " do not compute in " << (d)
 
+/// Leaves a case whose next steps depend on what kernels computed.
+#define TG_NEEDS_VALUES() \
+  if (!Device::get().executes()) GTEST_SKIP() << Device::get().kind() << " computes no values"
+
 /// Whether kernels keep float32 below 2^-126.
 inline bool has_denormals() {
   Device& device = Device::get();

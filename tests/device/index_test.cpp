@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "device_facts.h"
 #include "tinygrad/base/context.h"
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tinygrad.h"
@@ -31,7 +32,12 @@ void write(const Shape& shape, const Shape& part, const V& number, const V& each
   at(numbers) = -7;
   EXPECT_EQ(ints(view), number) << "a number into storage of shape " << shape;
   Tensor value = -1 - counted(part), expression = counted(shape) + 0, made = stored(shape);
-  at(expression) = value;
+  try {
+    at(expression) = value;
+  } catch (const ShapeError&) {
+    if (Device::get().executes()) throw;
+    return;  // a mask that reads as zeros names no elements
+  }
   EXPECT_EQ(ints(expression), each) << "an expression of shape " << shape;
   at(made) = value;
   EXPECT_EQ(ints(made), each) << "a tensor into storage of shape " << shape;
@@ -153,6 +159,7 @@ TEST(Write, Masks) {
   Tensor x = stored({2, 3}), m = x % 2 == 1;
   x.at(m) = -1;
   EXPECT_EQ(ints(x), (V{0, -1, 2, -1, 4, -1}));
+  TG_NEEDS_VALUES();  // how many elements the mask names
   x.at(m) = Tensor({7, 8, 9});
   EXPECT_EQ(ints(x), (V{0, 7, 2, 8, 4, 9}));
   x.at(Tensor({true, false}), Slice(1, None)) += 100;

@@ -163,6 +163,9 @@ TEST(Memory, UpdatesInPlaceNeedNone) {
 // ---- what nobody realizes ----
 
 size_t nodes() { return Graph::global().live_nodes(); }
+/// Returns by how much nodes may grow until the live tensors are looked at: PENDING_NODES, or half of those that were
+/// there before, of other cases in the process.
+size_t growth(size_t pending_nodes, size_t before) { return std::max(pending_nodes, before / 2); }
 
 TEST(Pending, ALoopOfAddsIsComputedOnTheWay) {
   const Context few{{"PENDING_NODES", 400}};
@@ -173,7 +176,7 @@ TEST(Pending, ALoopOfAddsIsComputedOnTheWay) {
     x = x + 1;
     most = std::max(most, nodes());
   }
-  EXPECT_LT(most, before + 1200);
+  EXPECT_LT(most, before + 3 * growth(400, before));
   EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{3001, 3002}));
 }
 
@@ -188,7 +191,7 @@ TEST(Pending, TwoLoopsAndAssignments) {
     z.assign(z + 1);
     most = std::max(most, nodes());
   }
-  EXPECT_LT(most, before + 2500);
+  EXPECT_LT(most, before + 6 * growth(400, before));
   EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{601, 602}));
   EXPECT_EQ(z.to_vector<float>(), (std::vector<float>{605, 605}));
   EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{0.5f * (600 * 601 / 2 + 600), 0.5f * (600 * 601 / 2 + 1200)}));

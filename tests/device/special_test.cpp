@@ -119,6 +119,35 @@ TEST(Special, GradientsAreFinite) {
   EXPECT_EQ(x.elu().sum().gradient({x})[0].to_vector<float>()[2], 1) << "as exp at 0";
 }
 
+/// Where an activation is flat or a line its gradient is 0 or the slope, whether its value is stored or computed again.
+TEST(Special, GradientsOfActivationsFarOut) {
+  struct Slopes {
+    const char* name;
+    Function f;
+    double below, above;
+  };
+  const Slopes all[] = {{"sigmoid", [](const Tensor& t) { return t.sigmoid(); }, 0, 0},
+                        {"tanh", [](const Tensor& t) { return t.tanh(); }, 0, 0},
+                        {"silu", [](const Tensor& t) { return t.silu(); }, 0, 1},
+                        {"quick_gelu", [](const Tensor& t) { return t.quick_gelu(); }, 0, 1},
+                        {"gelu", [](const Tensor& t) { return t.gelu(); }, 0, 1},
+                        {"softplus", [](const Tensor& t) { return t.softplus(); }, 0, 1},
+                        {"mish", [](const Tensor& t) { return t.mish(); }, 0, 1},
+                        {"elu", [](const Tensor& t) { return t.elu(); }, 0, 1},
+                        {"logsigmoid", [](const Tensor& t) { return t.logsigmoid(); }, 1, 0}};
+  for (const DType d : {dtypes::float32, dtypes::float16, dtypes::bfloat16})
+    for (const Slopes& a : all)
+      for (const bool stored : {false, true}) {
+        const double far = d == dtypes::float16 ? 6e4 : 1e5;
+        Tensor x = Tensor::from(std::vector<double>{-far, -1e3, -110, 110, 1e3, far}, {.dtype = d}).realize();
+        x.requires_grad_();
+        const Tensor y = a.f(x);
+        if (stored) y.realize();
+        const std::vector<double> want{a.below, a.below, a.below, a.above, a.above, a.above};
+        EXPECT_EQ(y.sum().gradient({x})[0].to_vector<double>(), want) << a.name << " " << d << " " << stored;
+      }
+}
+
 /// Far arguments take another way than near ones: alone, all together, and in turns, in vectors and in what is left of
 /// them.
 TEST(Special, SinesOfNearAndFarArguments) {

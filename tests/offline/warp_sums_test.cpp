@@ -17,10 +17,14 @@ struct Reduction {
 };
 
 /// Runs a reduction of rows by the interpreter and compares; the program.
-std::shared_ptr<Program> check(const Reduction& x, const Target& target) {
-  const auto p = to_program(*reduce_rows(x.rows, x.terms, x.maximum ? Ops::MAX : Ops::ADD), *make_renderer(target), {});
-  std::vector<float> in(static_cast<size_t>(x.rows * x.terms)), out(static_cast<size_t>(x.rows));
-  for (size_t i = 0; i < in.size(); i++) in[i] = static_cast<float>(static_cast<int>(i * 7919 % 23) - 11);
+template <class T = float>
+std::shared_ptr<Program> check(const Reduction& x, const Target& target, DType d = dtypes::float32,
+                               const CodegenOptions& options = {}) {
+  const auto p =
+      to_program(*reduce_rows(x.rows, x.terms, x.maximum ? Ops::MAX : Ops::ADD, d), *make_renderer(target), options);
+  std::vector<T> in(static_cast<size_t>(x.rows * x.terms)), out(static_cast<size_t>(x.rows));
+  const T unit = std::is_integral_v<T> && sizeof(T) == 8 ? static_cast<T>(1 + (int64_t{1} << 33)) : T{1};
+  for (size_t i = 0; i < in.size(); i++) in[i] = static_cast<T>(static_cast<int>(i * 7919 % 23) - 11) * unit;
   LaunchSize size;
   for (int i = 0; i < 3; i++) {
     if (p->global_size[i]) size.global[i] = static_cast<int64_t>(p->global_size[i].const_int());
@@ -29,9 +33,9 @@ std::shared_ptr<Program> check(const Reduction& x, const Target& target) {
   void* buffers[] = {out.data(), in.data()};
   Interpreter(p).run_groups(buffers, nullptr, size, 0, size.global[0] * size.global[1] * size.global[2]);
   for (int64_t r = 0; r < x.rows; r++) {
-    float want = x.maximum ? -100 : 0;
+    T want = x.maximum ? -100 * unit : 0;
     for (int64_t t = 0; t < x.terms; t++) {
-      const float v = in[static_cast<size_t>(r * x.terms + t)];
+      const T v = in[static_cast<size_t>(r * x.terms + t)];
       want = x.maximum ? std::max(want, v) : want + v;
     }
     EXPECT_EQ(out[static_cast<size_t>(r)], want) << "row " << r << " of " << x.rows << " x " << x.terms << "\n"
@@ -63,6 +67,18 @@ TEST(WarpSums, OneWarpNeedsNoMemory) {
     EXPECT_EQ(count(*many, Ops::BARRIER), 1) << many->source;
     EXPECT_LE(many->shared_bytes, 8 * 4);  // an element of each warp
   }
+}
+
+/// A 64-bit integer that is emulated crosses the warp as two words.
+TEST(WarpSums, OfEmulatedIntegers) {
+  CodegenOptions without;
+  without.emulated.add(dtypes::int64);
+  for (const Target& target : {cuda_target("sm_90"), amdgpu_target("gfx942")})
+    for (const Reduction& x : {Reduction{3, 1000}, {2, 100, true}}) {
+      const auto native = check<int64_t>(x, target, dtypes::int64),
+                 words = check<int64_t>(x, target, dtypes::int64, without);
+      EXPECT_EQ(count(*words, Ops::CUSTOMI), 2 * count(*native, Ops::CUSTOMI));
+    }
 }
 
 TEST(WarpSums, CompilersTakeThem) {

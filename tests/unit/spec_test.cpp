@@ -142,6 +142,10 @@ TEST_F(SpecTest, Programs) {
       l1 = UOp::range(n, RangeArg{{3}, AxisType::kVector}, int32);
   EXPECT_EQ(program_refusal({n, l0, l1}), "accepted") << "a fill may have lanes of its own";
   EXPECT_THAT(program_refusal({n, l0, l1, l0 + l1}), HasSubstr("two VECTOR ranges"));
+  UOp one = UOp::constant(ConstValue(1.0), float32), at0 = p.index({l0}), at1 = p.index({l1}), fill0 = at0.store(one),
+      fill1 = at1.store(one), barrier = UOp::make(Ops::BARRIER, void_, {fill0, fill1});
+  EXPECT_EQ(program_refusal({sixteen, size, p, n, l0, l1, one, at0, fill0, at1, fill1, barrier}), "accepted")
+      << "a barrier behind several fills";
   EXPECT_THAT(program_refusal({sixteen, size, p, q, n, i, ld, v, dst, st, end, UOp::make(Ops::NEG, int32, {i})}),
               HasSubstr("loop is over"));
 }

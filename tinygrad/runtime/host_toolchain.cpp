@@ -107,6 +107,8 @@ Compiler& HostToolchain::compiler(const Target& target) {
 }
 
 Compiler& HostToolchain::source_compiler(Target target) {
+  TG_CHECK(DeviceError, !find_offline(target.renderer), "[custom_kernel] got a kernel in C for ", state_->kind, ":",
+           target.renderer, ": write it in UOps");
   target.renderer = "CLANG";
   return compiler(target);
 }

@@ -399,7 +399,8 @@ void verify_program(std::span<const UOp> program, const char* stage) {
       else if (s.is(Ops::RANGE) && !u.is(Ops::END) && closed.count(s) && !u.is(Ops::AFTER))
         broken(u, "it uses a range whose loop is over", stage);
     }
-    if (std::count_if(ranges_of(u).begin(), ranges_of(u).end(), is_lane) > 1)
+    // A barrier orders the stores of several fills, each with lanes of its own.
+    if (!u.is(Ops::BARRIER) && std::count_if(ranges_of(u).begin(), ranges_of(u).end(), is_lane) > 1)
       broken(u, "a value with lanes of two VECTOR ranges", stage);
     if (u.is(Ops::RANGE)) {
       if (!is_lane(u)) open.push_back(u);

@@ -178,6 +178,7 @@ class Longs {
       case Ops::BITCAST: return is_long(u.src(0).dtype()) ? a() : split(other_.get(u.src(0)).bitcast(uint64));
       case Ops::NEG: return negated(a());
       case Ops::TRUNC: return a();
+      case Ops::CUSTOMI: return {with_first(u, a().low), with_first(u, a().high)};  // a value of another thread
       case Ops::ADD: return sum(a(), b());
       case Ops::SUB: return difference(a(), b());
       case Ops::MUL:

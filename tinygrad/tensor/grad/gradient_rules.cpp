@@ -30,6 +30,28 @@ UOp cos_of(UOp u) {
   return UOp::alu(Ops::SIN, {u * ConstValue(-1.0) + u.const_like(std::numbers::pi / 2)});
 }
 
+UOp grad_reciprocal(UOp g, UOp u) { return g * u * u * ConstValue(-1.0); }
+
+/// Whether u is 1 + x.
+bool is_one_plus(UOp u, UOp x) {
+  for (size_t i : {size_t{0}, size_t{1}})
+    if (u.is(Ops::ADD) && u.src(1 - i) == x)
+      if (UOp one = ops::literal_of(u.src(i)); one && one.const_float() == 1) return true;
+  return false;
+}
+
+/// Returns what x gets of the gradient of u = 2^x. Where u has it from r = 1 / (1 + u), as in a sigmoid, r * u is
+/// written as 1 - r, which stays a number where u is infinite.
+UOp grad_exp2(UOp g, UOp u) {
+  UOp square = g.is(Ops::MUL) ? g.src(0) : UOp(), once = square && square.is(Ops::MUL) ? square.src(0) : UOp();
+  if (once && once.is(Ops::MUL)) {
+    UOp up = once.src(0), r = once.src(1);
+    if (r.is(Ops::RECIPROCAL) && is_one_plus(r.src(0), u) && grad_reciprocal(up, r) == g)
+      return up * (r * (r.const_like(1) - r)) * ConstValue(-std::numbers::ln2);
+  }
+  return g * u * ConstValue(std::numbers::ln2);
+}
+
 Grads grad_pow(UOp g, UOp u, UOp b, UOp e) {
   UOp db = g * eq(e, zero_like(e)).where(zero_like(u), e * UOp::alu(Ops::POW, {b, e + e.const_like(-1)}));
   UOp at_zero = (e < zero_like(e)).where(u.const_like(-std::numeric_limits<double>::infinity()), zero_like(u));
@@ -240,10 +262,10 @@ const PatternMatcher<Grads>& pm_gradient() {
   static const auto* pm = new PatternMatcher<Grads>{
     rule(op<CAST>(x),                [](Up c, X x) -> Grads { return {ops::cast(c.g, x.dtype())}; }),
     rule(op<BITCAST>(x),             [](X) -> Grads { return {UOp()}; }),
-    rule(u = op<RECIPROCAL>(x),      [](Up c, U u, X) -> Grads { return {c.g * u * u * ConstValue(-1.0)}; }),
+    rule(u = op<RECIPROCAL>(x),      [](Up c, U u, X) -> Grads { return {grad_reciprocal(c.g, u)}; }),
     rule(op<SIN>(x),                 [](Up c, X x) -> Grads { return {cos_of(x) * c.g}; }),
     rule(op<LOG2>(x),                [](Up c, X x) -> Grads { return {c.g * recip(x * ConstValue(std::numbers::ln2))}; }),
-    rule(u = op<EXP2>(x),            [](Up c, U u, X) -> Grads { return {c.g * u * ConstValue(std::numbers::ln2)}; }),
+    rule(u = op<EXP2>(x),            [](Up c, U u, X) -> Grads { return {grad_exp2(c.g, u)}; }),
     rule(u = op<SQRT>(x),            [](Up c, U u, X) -> Grads { return {c.g * recip(u * ConstValue(2.0))}; }),
     rule(op<TRUNC>(x),               [](X) -> Grads { return {UOp()}; }),
     rule(op<NEG>(x),                 [](Up c, X) -> Grads { return {c.g.neg()}; }),

@@ -46,6 +46,8 @@ Tensor Tensor::gelu(bool tanh_approximation) const {
   if (!tanh_approximation) return s(0.5 * *this * (1.0 + (*this * (1 / std::numbers::sqrt2)).erf()));
   // (1 + tanh(u)) / 2 is the sigmoid of 2 u.
   Tensor x = as_float(*this);
+  if (x.dtype() == dtypes::float16)
+    return s(x.cast(dtypes::float32).gelu().cast(x.dtype()));  // the cube of 41 is infinite
   return s(x * (2 * std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x.pow(3))).sigmoid());
 }
 Tensor Tensor::elu(double alpha) const {
