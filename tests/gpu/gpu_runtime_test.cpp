@@ -268,6 +268,11 @@ TEST_P(GpuRuntime, MoreSharedMemoryThanKernelsDeclareIsAskedFor) {
   d->allocator().free(b, kBytes);
 }
 
+/// Kernels are made for all the memory that a group can ask for, not for what it has without.
+TEST_P(GpuRuntime, TargetsHaveTheSharedMemoryThatCanBeAskedFor) {
+  EXPECT_EQ(open(3)->target().shared_bytes, (kind() == "CUDA" ? 227 : 64) << 10);
+}
+
 TEST_P(GpuRuntime, AGraphWithAnEmptyGridIsLaunchedOneByOne) {
   const auto d = open(3);
   void *a = d->allocator().allocate(kBytes), *b = d->allocator().allocate(kBytes);

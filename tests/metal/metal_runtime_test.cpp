@@ -106,6 +106,13 @@ TEST(MetalDevices, TargetsHaveTheLimitsOfTheGpu) {
   EXPECT_EQ(t.cpu, "Fake M1");
   EXPECT_EQ(t.shared_bytes, 32 << 10);
   EXPECT_EQ(metal_target(gpu_called("Fake Radeon"), "METAL", "").arch, "mac");
+  EXPECT_EQ(t.features, (std::vector<std::string>{"fma", "shuffles", "simdgroup"}));
+  MetalGpu old = gpu_called("Fake M1");
+  old.family = 1006;  // A13: MTLGPUFamilyApple6
+  EXPECT_EQ(metal_target(old, "", "").features, (std::vector<std::string>{"fma", "shuffles"}));
+  old.family = 1005;
+  EXPECT_EQ(metal_target(old, "", "").features, std::vector<std::string>{"fma"});
+  EXPECT_EQ(metal_target(gpu_called("Fake Radeon"), "", "").features, std::vector<std::string>{"fma"});
   EXPECT_TRUE(make_renderer(t)->has_locals());
   EXPECT_THAT(error_text<DeviceError>([] { metal_target(gpu_called("Fake M1"), "CUDA", ""); }),
               HasSubstr("[DEV] METAL has no renderer 'CUDA', expected METAL"));

@@ -98,7 +98,7 @@ TEST_P(MatrixInstructions, EveryInstructionOfTheTargetComputesProducts) {
   EXPECT_FALSE(cores.empty());
   for (const TensorCore* t : cores)
     for (const Product& x : {Product{64, 64, 64, false, true}, Product{64, 32, 64}, Product{33, 70, 45, true, false},
-                             Product{96, 40, 130, false, true}}) {
+                             Product{96, 40, 130, false, true}, Product{256, 128, 64, true, false}}) {
       SCOPED_TRACE(str(t->name, " ", x.n, " x ", x.m, " x ", x.l, x.ta ? " ta" : "", x.tb ? " tb" : ""));
       const auto p = check(x, *t, target);
       EXPECT_EQ(used(*p), t);
@@ -109,6 +109,27 @@ INSTANTIATE_TEST_SUITE_P(Offline, MatrixInstructions,
                          ::testing::Values("sm_75", "sm_80", "sm_90", "gfx90a", "gfx942", "gfx1100", "gfx1201",
                                            "apple"),
                          [](const auto& info) { return std::string(info.param); });
+
+/// Elements of 16 bits that memory has across the sum are copied as they lie, 16 bytes at a time: matrices that are
+/// multiplied as `x @ w`, or transposed first.
+TEST(MatrixKernels, OperandsAcrossTheSumAreCopiedAsTheyLie) {
+  for (const char* arch : {"sm_75", "sm_90", "gfx942", "gfx1100"})
+    for (DType type : {dtypes::float16, dtypes::bfloat16})
+      for (const bool ta : {false, true}) {
+        const Target target = target_of(arch);
+        const auto cores = tensor_cores_of(target);
+        const auto core = std::find_if(cores.begin(), cores.end(), [&](const TensorCore* t) { return t->a == type; });
+        if (core == cores.end()) continue;  // bfloat16 on sm_75
+        SCOPED_TRACE(str(arch, " ", type, ta ? " transposed" : ""));
+        const std::string text = check({256, 256, 128, ta, false}, **core, target)->source;
+        if (arch[0] == 's') {
+          EXPECT_EQ(text.find(".shared.b16 {%0, %1, %2, %3}, [%4]") != std::string::npos, (*core)->k == 16) << text;
+          EXPECT_NE(text.find(".trans.shared.b16"), std::string::npos) << text;
+          EXPECT_EQ(text.find("[%1+%2], 16") != std::string::npos, target.has("async_copy")) << text;
+        }
+        EXPECT_NE(text.find(arch[0] == 's' ? "copy_u16<" : "copy_"), std::string::npos) << text;
+      }
+}
 
 TEST(MatrixKernels, Float32IsRoundedWhereThatIsAllowed) {
   const Target target = cuda_target("sm_90");

@@ -34,6 +34,12 @@ struct MemAccess {
   AddrSpace space = AddrSpace::kGlobal;
 };
 
+/// True for CUSTOMI(INDEX), "x4" or "x4.trans": the threads of a warp load matrices of 8 x 8 elements of 16 bits
+/// together, one for each register (docs/gpu_codegen.md).
+inline bool is_matrix_load(UOp u) { return u.is(Ops::CUSTOMI) && u.arg_kind() == ArgKind::kString; }
+/// Returns the registers that a matrix load gives each thread.
+inline int matrix_registers(UOp load) { return load.arg<std::string>()[1] - '0'; }
+
 /// Analyses a program once. Must be made and used under an ArenaScope of the program's arena.
 class ProgramView {
  public:

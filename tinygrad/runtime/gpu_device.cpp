@@ -64,7 +64,7 @@ Target GpuDevice::make_target() const {
   const auto ask = [&](GpuAttribute a) -> int64_t { return driver.attribute(context_->device, a); };
   t.cores = static_cast<int>(ask(GpuAttribute::kProcessors));
   t.l2_bytes = ask(GpuAttribute::kL2Bytes);
-  t.shared_bytes = context_->shared_static;
+  t.shared_bytes = context_->shared_limit;
   t.group_threads = ask(GpuAttribute::kGroupThreads);
   for (int i = 0; i < 3; i++) {
     t.group_limit[i] = context_->group_limit[i];

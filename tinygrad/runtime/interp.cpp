@@ -159,7 +159,7 @@ class Interpreter::Decoder {
       case Ops::STORE: return access(u);
       case Ops::REDUCE: return reduce(u);
       case Ops::WMMA: return product(u);
-      case Ops::CUSTOMI: return shuffle(u);
+      case Ops::CUSTOMI: return is_matrix_load(u) ? matrix_load(u) : shuffle(u);
       case Ops::GETTUPLE: place(u) = place(u.src(0)) + static_cast<size_t>(u.int_arg()) * kAlign; return;
       default:
         TG_ASSERT(u.in(groups::kElementwise), "not an instruction of a linear program: ", u);
@@ -281,6 +281,26 @@ class Interpreter::Decoder {
     s.in[0] = operand(u.src(0), 1);
     s.out = place(u) = reserve(item(u));
     s.u = u;
+    push(s);
+  }
+
+  /// As a load, whose address is that of a row of 16 bytes.
+  void matrix_load(UOp u) {
+    const MemAccess a = view_.access(u.src(0));
+    TG_ASSERT(is_shared(a.base) && a.lanes == 1, "a load of matrices from other memory than a group's: ", u);
+    Step s{};
+    s.kind = Kind::kMatrixLoad;
+    s.item = static_cast<uint8_t>(item(u));
+    s.u = u;
+    s.index_type = a.index.dtype();
+    s.index_item = static_cast<uint8_t>(item(a.index));
+    s.stride = static_cast<size_t>(a.base.dtype().itemsize());
+    s.size = a.size - 16 / a.base.dtype().itemsize() + 1;  // rows that begin further back end outside
+    s.memory = Memory::kShared;
+    s.base = static_cast<int64_t>(place(a.base));
+    s.in[0] = operand(a.index, 1);
+    s.out = place(u) = reserve(kAlign);
+    for (int i = 1; i < matrix_registers(u); i++) reserve(kAlign);
     push(s);
   }
 
@@ -475,6 +495,31 @@ void Interpreter::shuffle(const Step& s, const Warp& w) const {
   }
 }
 
+/// Gives each thread of a warp of 32 two elements of 16 bits of each matrix. Matrix r has the rows that begin where
+/// threads 8 r to 8 r + 7 say; thread t gets elements 2 (t % 4) and the next of row t / 4, or, transposed, those of
+/// column t / 4.
+void Interpreter::matrix_load(const Step& s, const Warp& w, void* const* buffers) const {
+  constexpr size_t kThreads = 32, kRows = 8;
+  TG_ASSERT(w.n % kThreads == 0, program_->name, ": ", w.n, " threads load matrices together: ", s.u);
+  const unsigned char* indices = w.frame + s.in[0] * w.n;
+  const bool transposed = s.u.arg<std::string>().ends_with(".trans");
+  for (size_t first = 0; first < w.n; first += kThreads)
+    for (size_t r = 0; r < static_cast<size_t>(matrix_registers(s.u)); r++) {
+      const unsigned char* rows[kRows];
+      for (size_t i = 0; i < kRows; i++) {
+        const auto at = static_cast<size_t>(checked_index(s, indices, first + r * kRows + i)) * s.stride;
+        TG_ASSERT(at % 16 == 0, program_->name, ": a row of a matrix at byte ", at, ": ", s.u);
+        rows[i] = memory_of(s, w, buffers, 0) + at;
+      }
+      for (size_t t = 0; t < kThreads; t++)
+        for (size_t half = 0; half < 2; half++) {
+          const size_t along = t % 4 * 2 + half, across = t / 4;
+          const unsigned char* from = transposed ? rows[along] + 2 * across : rows[across] + 2 * along;
+          copy_item(w.frame + (s.out + r * kAlign) * w.n + (first + t) * s.item + 2 * half, from, 2);
+        }
+    }
+}
+
 /// Multiplies the matrices that each group of neighbouring threads holds.
 void Interpreter::product(const Step& s, const Warp& w) const {
   const Product& p = products_[static_cast<size_t>(s.base)];
@@ -583,6 +628,7 @@ bool Interpreter::run_to_barrier(Warp& w, void* const* buffers, const int64_t* v
       case Kind::kReduce: reduce(s, w); break;
       case Kind::kProduct: product(s, w); break;
       case Kind::kShuffle: shuffle(s, w); break;
+      case Kind::kMatrixLoad: matrix_load(s, w, buffers); break;
       case Kind::kBarrier: return false;
     }
   }

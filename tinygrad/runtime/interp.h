@@ -40,7 +40,8 @@ class Interpreter {
     kSpecial,
     kBarrier,
     kProduct,
-    kShuffle
+    kShuffle,
+    kMatrixLoad
   };
   enum class Memory : uint8_t { kParam, kFrame, kShared };
   struct Step {
@@ -85,6 +86,7 @@ class Interpreter {
   void reduce(const Step& s, const Warp& w) const;
   void product(const Step& s, const Warp& w) const;
   void shuffle(const Step& s, const Warp& w) const;
+  void matrix_load(const Step& s, const Warp& w, void* const* buffers) const;
   void splat(const Step& s, const Warp& w) const;
   void write_all(const Step& s, const Warp& w, int64_t value) const;
   bool begin_loop(const Step& s, const Warp& w) const;

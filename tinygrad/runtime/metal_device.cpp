@@ -10,7 +10,8 @@
 namespace tg {
 namespace {
 constexpr size_t kShared = 0;  ///< MTLResourceStorageModeShared, with the default cache mode and tracking of hazards
-constexpr int64_t kApple1 = 1001, kApple9 = 1009, kMostApple = 1020, kMac2 = 2002;  ///< MTLGPUFamily
+constexpr int64_t kApple1 = 1001, kApple6 = 1006, kApple7 = 1007, kApple9 = 1009, kMostApple = 1020,
+                  kMac2 = 2002;                         ///< MTLGPUFamily
 constexpr int64_t kMostBuffers = 24;                    ///< of a kernel: 31 arguments, less those that variables take
 constexpr int64_t kGridLimit = (int64_t{1} << 31) - 1;  ///< indices are 32 bits
 
@@ -148,9 +149,13 @@ Target metal_target(const MetalGpu& gpu, const std::string& renderer, const std:
   Target t;
   t.device = "METAL";
   t.renderer = renderer.empty() ? "METAL" : renderer;
-  t.arch = gpu.family >= kApple1 && gpu.family <= kMostApple ? str("apple", gpu.family - kApple1 + 1) : "mac";
+  const bool apple = gpu.family >= kApple1 && gpu.family <= kMostApple;
+  t.arch = apple ? str("apple", gpu.family - kApple1 + 1) : "mac";
   t.cpu = gpu.name;
+  // Metal Feature Set Tables: "SIMD-scoped permute operations", "SIMD-scoped matrix multiply operations".
   t.features = {"fma"};
+  if (apple && gpu.family >= kApple6) t.features.emplace_back("shuffles");
+  if (apple && gpu.family >= kApple7) t.features.emplace_back("simdgroup");
   t.vector_bytes = 4;
   t.shared_bytes = gpu.group_bytes;
   for (int64_t& n : t.group_limit) n = t.group_threads;

@@ -143,7 +143,7 @@ Target cuda_target(const std::string& arch) {
            "[DEV] got the CUDA architecture ", arch, ", expected sm_75 to sm_120");
   t.features = {"copy16", "fma", "fp16", "shuffles"};
   const int version = std::stoi(number);
-  if (version >= 75) t.features.emplace_back("mma8");
+  if (version >= 75) t.features.insert(t.features.end(), {"matrix_loads", "mma8"});
   if (version >= 80) t.features.insert(t.features.end(), {"async_copy", "mma16"});
   if (version >= 89) t.features.emplace_back("mma_fp8");
   std::sort(t.features.begin(), t.features.end());

@@ -251,12 +251,18 @@ const Spec& spec_kernel() {
                }),
           rule(u = node<Ops::CUSTOMI>(),
                [](U u) {
+                 if (u.arg_kind() == ArgKind::kString)
+                   return must(u.dtype() == dtypes::uint32 &&
+                                   (u.nsrc() == 1 ? u.src(0).is(Ops::INDEX)
+                                                  : u.nsrc() == 2 && u.src(0).is(Ops::LOAD) && is_index(u.src(1))),
+                               "CUSTOMI(INDEX) or CUSTOMI(LOAD, register), form of a matrix load");
                  return must(u.nsrc() == 1 && same_type(u) && u.arg_kind() == ArgKind::kInt && u.int_arg() > 0,
                              "CUSTOMI(value), bits in which the numbers of two threads differ");
                }),
           rule(u = node<Ops::GETTUPLE>(),
                [](U u) {
-                 return must(u.nsrc() == 1 && u.src(0).is(Ops::WMMA) && same_type(u), "GETTUPLE(WMMA), register");
+                 return must(u.nsrc() == 1 && u.src(0).in(Ops::WMMA | Ops::CUSTOMI) && same_type(u),
+                             "GETTUPLE(WMMA or CUSTOMI), register");
                }),
           rule(u = node<Ops::INDEX>(),
                [](U u) {

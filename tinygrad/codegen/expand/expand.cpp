@@ -203,7 +203,7 @@ class Expander {
     UOps out, src(u.nsrc());
     out.reserve(count(mask));
     each(mask, masks, [&](const uint32_t* at) {
-      bool changed = false;
+      bool changed = is_register_of_load(u);
       for (uint32_t i = 0; i < u.nsrc(); i++) {
         src[i] = values_[slot(u.src(i)).first + at[i]];
         changed |= src[i] != u.src(i);
@@ -240,7 +240,7 @@ class Expander {
     });
     define(u, outer | number, out);
   }
-  static bool is_register_of_product(UOp v) { return v.is(Ops::GETTUPLE); }
+  static bool is_register_of_product(UOp v) { return v.is(Ops::GETTUPLE) && v.src(0).is(Ops::WMMA); }
   /// Returns a product that threads share with `sums` added.
   static UOp added_to(UOp product, const UOps& sums) {
     UOps src(product.srcs().begin(), product.srcs().end());
@@ -280,7 +280,11 @@ class Expander {
                      loops_among(listed_ranges(u)));
   }
 
+  static bool is_register_of_load(UOp u) { return u.is(Ops::CUSTOMI) && u.nsrc() == 2; }
   static UOp build(UOp u, const UOps& src) {
+    if (is_register_of_load(u))
+      return UOp::make(Ops::GETTUPLE, u.dtype(), {UOp::make(Ops::CUSTOMI, u.dtype(), {src[0].src(0)}, u.arg())},
+                       Arg(static_cast<int64_t>(src[1].const_int())));
     if (u.is(Ops::LOAD) && u.nsrc() == 3 && src[2].is_const())
       return src[2].const_int() ? UOp::make(Ops::LOAD, u.dtype(), {src[0]}) : src[1];
     if (u.is(Ops::STORE) && u.nsrc() == 3 && src[2].is_const())

@@ -2,9 +2,12 @@
 #include "tinygrad/codegen/opt/fragments.h"
 
 #include <bit>
+#include <optional>
 
 #include "tinygrad/codegen/opt/final_ranges.h"
+#include "tinygrad/codegen/scratch/lower_stage.h"
 #include "tinygrad/codegen/scratch/stage.h"
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/fold.h"
 #include "tinygrad/uop/rebuild.h"
@@ -51,6 +54,37 @@ UOp coordinate(const std::vector<Digit>& digits, std::string_view names, const P
   return sum;
 }
 
+/// A word of two elements of 16 bits that memory has apart, `step` elements from each other.
+struct Halves {
+  UOp first;  ///< the LOAD of the lower one
+  int64_t step;
+};
+/// Returns the LOAD of an element of 16 bits whose bits `v` holds; empty: it is something else.
+UOp half_of(UOp v) {
+  if (!v.is(Ops::CAST)) return {};
+  v = v.src(0).is(Ops::BITCAST) ? v.src(0).src(0) : v.src(0);
+  return v.is(Ops::LOAD) && v.nsrc() == 1 && v.dtype().itemsize() == 2 && v.src(0).src(0).is(Ops::PARAM) ? v : UOp();
+}
+std::optional<Halves> halves_of(UOp word) {
+  if (!word.is(Ops::OR)) return {};
+  for (size_t upper : {1, 0}) {
+    const UOp shifted = word.src(upper);
+    if (!shifted.is(Ops::SHL) || !shifted.src(1).is_const_int(16)) continue;
+    const UOp low = half_of(word.src(1 - upper)), high = half_of(shifted.src(0));
+    if (!low || !high || low.src(0).src(0) != high.src(0).src(0)) return {};
+    const AffineIndex from(low.src(0).src(1)), to(high.src(0).src(1));
+    const auto step = static_cast<int64_t>(to.offset - from.offset);
+    if (!from.rest.empty() || !to.rest.empty() || from.terms != to.terms || step < 2) return {};
+    return Halves{low, step};
+  }
+  return {};
+}
+UOp word_of(UOp low, UOp high) {
+  return UOp::alu(Ops::OR, {low.cast(dtypes::uint32),
+                            UOp::alu(Ops::SHL, {high.cast(dtypes::uint32), UOp::constant(16, dtypes::uint32)})});
+}
+UOp or_zero(UOp v) { return v ? v : UOp::constant(int64_t{0}); }
+
 /// The ranges of an instruction in a kernel.
 class Distribution {
  public:
@@ -80,24 +114,79 @@ class Distribution {
   }
 
  private:
-  /// Returns an operand at the coordinates that each register of each thread holds.
-  UOp operand(UOp value, const FragmentLayout& layout, Digit number) const {
-    std::vector<std::pair<UOp, UOp>> map;
+  using Map = std::vector<std::pair<UOp, UOp>>;
+
+  /// Returns the coordinates of an operand by the numbers of threads and registers, as `layout` names their bits.
+  Map coordinates(const FragmentLayout& layout, const std::vector<Digit>& number, char side) const {
+    Map map;
     auto place = [&](const Part& part) {
-      const UOp t = coordinate(threads_, layout.threads, part), r = coordinate({number}, layout.registers, part);
-      TG_ASSERT(t || r, "a layout without bit ", part.bit, " of ", part.letter);
-      map.push_back({ranges_.numbered(part.axis), t && r ? fold_add(t, r) : t ? t : r});
+      const UOp t = coordinate(threads_, layout.threads, part), r = coordinate(number, layout.registers, part);
+      map.push_back({ranges_.numbered(part.axis), t && r ? fold_add(t, r) : or_zero(t ? t : r)});
     };
     for (const std::vector<Part>* parts : {&fragment_.threads, &fragment_.registers})
       for (const Part& p : *parts)
-        if (p.letter == (&layout == &fragment_.core->layout[0] ? 'm' : 'n')) place(p);
+        if (p.letter == side) place(p);
     const int words = fragment_.core->words();
     if (words > 1) place({'k', 0, std::countr_zero(static_cast<unsigned>(words)), fragment_.sum});
+    return map;
+  }
+
+  /// Returns an operand at the coordinates that each register of each thread holds.
+  UOp operand(UOp value, const FragmentLayout& layout, Digit number) const {
+    const char side = &layout == &fragment_.core->layout[0] ? 'm' : 'n';
+    const Map map = coordinates(layout, {number}, side);
     if (!reads_stage(value)) return value.substitute(map);
     const StageRead r(value);  // what is staged keeps its ranges
-    UOps at{r.stage};
-    for (UOp c : r.coordinates) at.push_back(c.substitute(map));
-    return UOp::make(Ops::INDEX, value.dtype(), at).load();
+    const bool loads = ranges_.kernel().renderer().target().has("matrix_loads") && value.dtype() == dtypes::uint32 &&
+                       layout.threads.starts_with("k0 k1 ");
+    if (const auto halves = halves_of(r.value))
+      if (UOp word = word_of_halves(r, *halves, map, layout, number, loads ? side : '-')) return word;
+    if (loads) return loaded(read_at(r.stage, r.coordinates, address_map(layout, side, false)), layout, number, false);
+    return read_at(r.stage, r.coordinates, map);
+  }
+  static UOp read_at(UOp stage, const UOps& coordinates, const Map& map) {
+    UOps at{stage};
+    for (UOp c : coordinates) at.push_back(c.substitute(map));
+    return UOp::make(Ops::INDEX, stage.dtype(), at).load();
+  }
+
+  /// Returns a word of elements that memory has apart along the sum and side by side across it: the panel holds them
+  /// as they lie, and words are put together when they are read. Empty where they are not. `side`: matrix loads put
+  /// them together, '-': none do.
+  UOp word_of_halves(const StageRead& r, const Halves& halves, const Map& map, const FragmentLayout& layout,
+                     Digit number, char side) const {
+    const UOp index = halves.first.src(0), half = names_.range(2, AxisType::kUnroll),
+              at = fold_add(index.src(1), fold_mul(half, halves.step)),
+              element = UOp::make(Ops::INDEX, dtypes::uint16, {index.src(0), at}).load();
+    UOps over = r.over, coordinates = r.coordinates;
+    over.push_back(half);
+    if (!is_copied_across(element, over, ranges_.kernel().renderer().target())) return {};
+    coordinates.push_back(half);
+    const UOp panel = stage(StageKind::kTile, element, over, coordinates).src(0).src(0);
+    if (side != '-')
+      return loaded(read_at(panel, coordinates, address_map(layout, side, true, half)), layout, number, true);
+    auto read = [&](int64_t which) {
+      Map own = map;
+      own.push_back({half, UOp::constant(which)});
+      return read_at(panel, coordinates, own);
+    };
+    return word_of(read(0), read(1));
+  }
+
+  /// Returns where the rows of 16 bytes begin that a matrix load takes from each thread: eight threads for each
+  /// register, the number of the thread among them is that of the row. Rows are along the sum, or, `transposed`, have
+  /// the elements of one step of it, `half` tells which of a word.
+  Map address_map(const FragmentLayout& layout, char side, bool transposed, UOp half = {}) const {
+    const std::string row = transposed ? std::string("e0 k0 k1") : std::string(layout.threads.substr(6)),
+                      names = row + (layout.registers.empty() ? "" : " ") + std::string(layout.registers) + " -- --";
+    Map map = coordinates({names, ""}, {}, side);
+    if (half) map.push_back({half, or_zero(coordinate(threads_, names, {'e', 0, 1, -1}))});
+    return map;
+  }
+  /// Returns the register of a matrix load whose rows begin at `row` (docs/gpu_codegen.md).
+  static UOp loaded(UOp row, const FragmentLayout& layout, Digit number, bool transposed) {
+    return UOp::make(Ops::CUSTOMI, dtypes::uint32, {row, number.range},
+                     Arg(str("x", fragment_registers(layout), transposed ? ".trans" : "")));
   }
 
   const KernelAxes::Fragment& fragment_;

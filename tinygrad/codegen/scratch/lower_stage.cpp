@@ -2,6 +2,8 @@
 #include "tinygrad/codegen/scratch/lower_stage.h"
 
 #include <algorithm>
+#include <numeric>
+#include <unordered_map>
 
 #include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/scratch/panel.h"
@@ -17,24 +19,46 @@ namespace tg {
 namespace {
 constexpr int64_t kTurns = 8;  // of a thread that fills a tile: that many loads are in flight together
 
-/// The memory of an operand of matrix instructions: rows of words along the sum, with padding behind each.
-/// Threads read words of several rows at once, which lie in banks of their own then.
+/// The memory of an operand of matrix instructions, in rows with padding behind each: along the sum, or across it where
+/// memory has the elements so. Threads read words of several rows at once, which lie in banks of their own then.
 struct FragmentPanel {
   UOps rows, columns;  ///< ranges, outermost first
+  UOps loops;          ///< those of `rows` that are loops of the sum
   int64_t words = 1, stride, count = 1;
+  bool across = false;  ///< columns are those of the result
 
-  explicit FragmentPanel(UOp stage) {
-    const UOp value = stage.src(0);
-    for (UOp x : stage.srcs().subspan(1)) (axis_type(x) == AxisType::kUnroll ? columns : rows).push_back(x);
-    auto key = [&](UOp x) {
-      return is_loop(x) && axis_type(x) == AxisType::kReduce ? INT64_MAX : stride_along(value, x);
+  explicit FragmentPanel(UOp stage) : FragmentPanel(stage.src(0), stage.srcs().subspan(1)) {}
+  FragmentPanel(UOp value, std::span<const UOp> over) {
+    for (UOp x : over) {
+      const bool loop = is_loop(x) && axis_type(x) == AxisType::kReduce;
+      (loop ? loops : axis_type(x) == AxisType::kUnroll ? columns : rows).push_back(x);
+    }
+    across = is_across(value);
+    if (across) std::swap(rows, columns);
+    auto outside = [&](UOp x, UOp y) {
+      const int64_t p = stride_along(value, x), q = stride_along(value, y);
+      return p != q ? p > q : nests_before(x, y);
     };
-    std::sort(rows.begin(), rows.end(),
-              [&](UOp a, UOp b) { return key(a) != key(b) ? key(a) > key(b) : nests_before(a, b); });
-    std::sort(columns.begin(), columns.end(), nests_before);
-    for (UOp x : columns) words *= constant_size(x);
-    for (UOp x : rows) count *= constant_size(x);
-    stride = panel_row_elements(words, stage.dtype().itemsize());
+    std::sort(loops.begin(), loops.end(), nests_before);
+    std::sort(rows.begin(), rows.end(), outside);
+    if (across) std::sort(columns.begin(), columns.end(), outside);
+    else std::sort(columns.begin(), columns.end(), nests_before);
+    rows.insert(rows.begin(), loops.begin(), loops.end());
+    words = size_of(columns);
+    count = size_of(rows);
+    stride = panel_row_elements(words, value.dtype().itemsize());
+  }
+  static int64_t size_of(const UOps& ranges) {
+    int64_t n = 1;
+    for (UOp x : ranges) n *= constant_size(x);
+    return n;
+  }
+  /// True for elements that memory has side by side across the sum.
+  bool is_across(UOp value) const {
+    if (!value.is(Ops::LOAD)) return false;
+    const AffineIndex index(value.src(0).src(1));
+    auto adjacent = [&](UOp x) { return index.coefficient(x) == 1; };
+    return std::none_of(columns.begin(), columns.end(), adjacent) && std::any_of(rows.begin(), rows.end(), adjacent);
   }
   int64_t size() const { return count * stride; }
   UOps over() const {
@@ -57,16 +81,18 @@ struct FragmentPanel {
 struct Lowering {
   KernelContext& names;
   const Target& target;
-  UOp lane;              ///< the range of the kernel's lanes; empty: there are none
-  UOps threads;          ///< the ranges of a workgroup, outermost first
-  UOps fragments;        ///< STAGEs that hold operands of matrix instructions
+  UOp lane;                                               ///< the range of the kernel's lanes; empty: there are none
+  UOps threads;                                           ///< the ranges of a workgroup, outermost first
+  UOps fragments;                                         ///< STAGEs that hold operands of matrix instructions
+  std::unordered_map<UOp, std::pair<UOp, UOp>> filled{};  ///< by STAGE: their memory, and where a step begins
   bool doubled = false;  ///< they have room for two steps of the sum: one is filled while the other is read
 
   Lowering(UOp sink, KernelContext& n, const Target& t) : names(n), target(t) {
     for (UOp u : sink.toposort()) {
       if (is_shared_product(u))
         for (UOp operand : u.srcs().first(2))
-          if (reads_stage(operand)) add_once(fragments, operand.src(0).src(0));
+          for (UOp read : operand.toposort())
+            if (reads_stage(read)) add_once(fragments, read.src(0).src(0));
       if (!u.is(Ops::RANGE)) continue;
       const AxisType type = axis_type(u);
       if (type == AxisType::kVector && !lane) lane = u;
@@ -100,25 +126,38 @@ struct Share {
   UOps loops;
   bool beyond;  ///< some threads have nothing to do in the last turn
 };
-Share share_of_thread(int64_t size, Lowering& c) {
+/// `row`: elements that follow each other in memory, where several turns of a thread should be among them, as many as
+/// leave eight neighbouring threads together; their addresses differ by small constants then. 0: neighbours are as many
+/// as there are threads.
+Share share_of_thread(int64_t size, Lowering& c, int64_t row = 0) {
+  constexpr int64_t kTogether = 8;
   Share s{UOp::constant(int64_t{0}), {}, false};
   int64_t group = 1;
   for (size_t i = c.threads.size(); i-- > 0; group *= constant_size(c.threads[i]))
     s.element = fold_add(s.element, fold_mul(c.threads[i], group));
   if (size > group) {
     const int64_t turns = (size + group - 1) / group;
-    s.loops.push_back(c.names.range(turns, turns <= kTurns ? AxisType::kUpcast : AxisType::kLoop));
-    s.element = fold_add(s.element, fold_mul(s.loops[0], group));
+    const UOp turn = c.names.range(turns, turns <= kTurns ? AxisType::kUpcast : AxisType::kLoop);
+    s.loops.push_back(turn);
+    const int64_t along = size % group || group % kTogether ? 1 : std::gcd(turns, row / kTogether);
+    if (row && along > 1) {
+      const UOp together = UOp::constant(kTogether), beside = UOp::constant(along);
+      const UOp line = fold_add(fold_mul(UOp::alu(Ops::FLOORDIV, {s.element, together}), along),
+                                UOp::alu(Ops::FLOORMOD, {turn, beside}));
+      s.element = fold_add(fold_add(fold_mul(line, kTogether), UOp::alu(Ops::FLOORMOD, {s.element, together})),
+                           fold_mul(UOp::alu(Ops::FLOORDIV, {turn, beside}), group * along));
+    } else {
+      s.element = fold_add(s.element, fold_mul(turn, group));
+    }
   }
   s.beyond = size % group != 0;
   return s;
 }
 
 /// Returns the coordinates of element n of a tile, counted as memory is walked: along the smallest stride first.
-/// Of the last dimension `together` elements are one step.
-UOps coordinates_of(UOp n, UOp value, const UOps& over, int64_t together = 1) {
+/// `sizes`: of the dimensions `over`.
+UOps coordinates_of(UOp n, UOp value, const UOps& over, const std::vector<int64_t>& sizes) {
   std::vector<std::pair<int64_t, size_t>> walk;
-  auto size = [&](size_t i) { return constant_size(over[i]) / (i + 1 == over.size() ? together : 1); };
   for (size_t i = 0; i < over.size(); i++) walk.emplace_back(stride_along(value, over[i]), i);
   std::stable_sort(walk.begin(), walk.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   UOps at(over.size());
@@ -126,10 +165,15 @@ UOps coordinates_of(UOp n, UOp value, const UOps& over, int64_t together = 1) {
   for (size_t k = walk.size(); k-- > 0;) {
     const size_t i = walk[k].second;
     UOp rest = passed == 1 ? n : UOp::alu(Ops::FLOORDIV, {n, UOp::constant(passed)});
-    at[i] = k ? UOp::alu(Ops::FLOORMOD, {rest, UOp::constant(size(i))}) : rest;
-    passed *= size(i);
+    at[i] = k ? UOp::alu(Ops::FLOORMOD, {rest, UOp::constant(sizes[i])}) : rest;
+    passed *= sizes[i];
   }
   return at;
+}
+std::vector<int64_t> sizes_of(const UOps& over) {
+  std::vector<int64_t> out;
+  for (UOp x : over) out.push_back(constant_size(x));
+  return out;
 }
 
 /// Lowers a panel that the threads of a workgroup share. They fill it together, neighbours along memory, and wait for
@@ -147,7 +191,7 @@ UOp lower_tile(UOp read, Lowering& c) {
   const std::vector<int64_t> steps = packed_steps(over, &size);
   UOp memory = c.names.scratch(r.value.dtype(), size);
   const Share share = share_of_thread(size, c);
-  const UOps at = coordinates_of(share.element, r.value, over);
+  const UOps at = coordinates_of(share.element, r.value, over, sizes_of(over));
   std::vector<std::pair<UOp, UOp>> map;
   for (size_t i = 0; i < over.size(); i++) map.push_back({over[i], at[i]});
   UOp filled = r.value.substitute(map), index = scratch_index(steps, at);
@@ -164,10 +208,9 @@ UOp lower_tile(UOp read, Lowering& c) {
 
 /// Returns how many elements along the columns of a panel are copied at once: 16 bytes where memory has them side by
 /// side and the loads begin at multiples of that, as far as the index says, else 1.
-int64_t elements_of_copy(UOp value, const FragmentPanel& p, const Lowering& c) {
+int64_t elements_of_copy(UOp value, const FragmentPanel& p, const Target& target) {
   const int64_t n = 16 / value.dtype().itemsize();
-  if (!c.target.has("copy16") || !value.is(Ops::LOAD) || value.nsrc() != 1 || constant_size(p.columns.back()) % n)
-    return 1;
+  if (!target.has("copy16") || !value.is(Ops::LOAD) || value.nsrc() != 1 || p.words % n) return 1;
   const AffineIndex index(value.src(0).src(1));
   if (!value.src(0).src(0).is(Ops::PARAM) || !index.rest.empty() || index.offset % n) return 1;
   int64_t step = 1;
@@ -189,11 +232,18 @@ struct Filling {
 /// Returns the effect that all threads together fill a panel.
 UOp fill_fragments(UOp value, const FragmentPanel& p, const Filling& f, Lowering& c) {
   const UOps over = p.over();
-  const int64_t each = elements_of_copy(value, p, c), size = p.count * p.words / each;
-  Share share = share_of_thread(size, c);
-  UOps coordinates = coordinates_of(share.element, value, over, each);
+  const int64_t each = elements_of_copy(value, p, c.target), size = p.count * p.words / each;
+  Share share = share_of_thread(size, c, p.across && each > 1 ? p.words / each : 0);
+  std::vector<int64_t> sizes = sizes_of(over);
+  if (each > 1) {  // columns are one dimension, in memory and in the panel: that of the last one
+    std::fill(sizes.begin() + static_cast<std::ptrdiff_t>(p.rows.size()), sizes.end(), 1);
+    sizes.back() = p.words / each;
+  }
+  UOps coordinates = coordinates_of(share.element, value, over, sizes);
   if (each > 1) {
     const UOp lane = c.names.range(each, AxisType::kVector);
+    for (size_t i = p.rows.size(); i < over.size(); i++)
+      if (sizes[i] == 1) coordinates[i] = UOp::constant(int64_t{0});
     coordinates.back() = fold_add(fold_mul(coordinates.back(), each), lane);
     share.loops.push_back(lane);
   }
@@ -210,33 +260,42 @@ UOp fill_fragments(UOp value, const FragmentPanel& p, const Filling& f, Lowering
   return f.memory.index({index}).store(filled).end(share.loops);
 }
 
-/// Lowers an operand of matrix instructions. With room for two steps of the sum, the next one is filled while a step is
-/// read, and there is one barrier in an iteration.
+/// Returns the memory of an operand of matrix instructions, as reads find it, and where its step begins. With room for
+/// two steps of the sum, the next one is filled while a step is read, and there is one barrier in an iteration.
+std::pair<UOp, UOp> filled_fragments(UOp stage, const FragmentPanel& p, Lowering& c) {
+  const UOp value = stage.src(0);
+  UOps loops;
+  for (UOp x : ranges_of(stage))
+    if (axis_type(x) == AxisType::kReduce) loops.push_back(x);
+  std::sort(loops.begin(), loops.end(), nests_before);
+  const int64_t trips = loops.size() == 1 ? constant_size(loops[0]) : 0;
+  if (!c.doubled || trips < 2) {
+    const UOp memory = c.names.scratch(value.dtype(), p.size()),
+              ready = emptied(memory, loops.empty() ? UOps{} : UOps{loops.back()});
+    return {behind_barrier(memory, fill_fragments(value, p, {ready}, c)), UOp()};
+  }
+  const UOp loop = loops[0], memory = c.names.scratch(value.dtype(), 2 * p.size());
+  auto half = [&](UOp i) { return fold_mul(UOp::alu(Ops::FLOORMOD, {i, UOp::constant(int64_t{2})}), p.size()); };
+  const UOp first = fill_fragments(value, p, {.memory = memory, .loop = loop, .at = UOp::constant(int64_t{0})}, c),
+            ready = memory.after({first, UOp::make(Ops::BARRIER, dtypes::void_, {loop})}), next = loop + 1;
+  const UOp filled = fill_fragments(
+      value, p, {.memory = ready, .offset = half(next), .loop = loop, .at = next, .gate = loop < trips - 1}, c);
+  return {memory.after({filled}), half(loop)};
+}
+
+/// Lowers a read of an operand of matrix instructions.
 UOp lower_fragments(UOp read, Lowering& c) {
   const StageRead r(read);
   const FragmentPanel p(r.stage);
-  UOps loops;
-  for (UOp x : ranges_of(r.stage))
-    if (axis_type(x) == AxisType::kReduce) loops.push_back(x);
-  std::sort(loops.begin(), loops.end(), nests_before);
+  auto known = c.filled.find(r.stage);
+  if (known == c.filled.end()) known = c.filled.emplace(r.stage, filled_fragments(r.stage, p, c)).first;
+  const auto& [memory, offset] = known->second;
   const UOps over = p.over();
   UOps at(over.size());
   for (size_t i = 0; i < over.size(); i++)
     at[i] = r.coordinates[static_cast<size_t>(std::find(r.over.begin(), r.over.end(), over[i]) - r.over.begin())];
   const UOp index = scratch_index(p.steps(), at);
-  const int64_t trips = loops.size() == 1 ? constant_size(loops[0]) : 0;
-  if (!c.doubled || trips < 2) {
-    const UOp memory = c.names.scratch(r.value.dtype(), p.size()),
-              ready = emptied(memory, loops.empty() ? UOps{} : UOps{loops.back()});
-    return behind_barrier(memory, fill_fragments(r.value, p, {ready}, c)).index({index}).load();
-  }
-  const UOp loop = loops[0], memory = c.names.scratch(r.value.dtype(), 2 * p.size());
-  auto half = [&](UOp i) { return fold_mul(UOp::alu(Ops::FLOORMOD, {i, UOp::constant(int64_t{2})}), p.size()); };
-  const UOp first = fill_fragments(r.value, p, {.memory = memory, .loop = loop, .at = UOp::constant(int64_t{0})}, c),
-            ready = memory.after({first, UOp::make(Ops::BARRIER, dtypes::void_, {loop})}), next = loop + 1;
-  const UOp filled = fill_fragments(
-      r.value, p, {.memory = ready, .offset = half(next), .loop = loop, .at = next, .gate = loop < trips - 1}, c);
-  return memory.after({filled}).index({fold_add(index, half(loop))}).load();
+  return memory.index({offset ? fold_add(index, offset) : index}).load();
 }
 
 /// Lowers partial results of the threads of a workgroup: each stores its own, and all wait for each other.
@@ -275,6 +334,11 @@ const PatternMatcher<>& pm_lower_stages() {
 }  // namespace
 
 int64_t panel_row_elements(int64_t words, int itemsize) { return words + 16 / itemsize; }
+
+bool is_copied_across(UOp load, const UOps& over, const Target& target) {
+  const FragmentPanel p(load, over);
+  return p.across && elements_of_copy(load, p, target) > 1;
+}
 
 UOp lower_stages(UOp sink, KernelContext& names, const Target& target) {
   Lowering c(sink, names, target);

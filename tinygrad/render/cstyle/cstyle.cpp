@@ -299,7 +299,7 @@ void CStyleWriter::count_uses() {
       }
     }
     loop_of[static_cast<size_t>(view_.position(u))] = now;
-    if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM)) {
+    if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM) || is_matrix_load(u)) {
       const MemAccess a = view_.access(u.src(0));
       count(a.index, a.affine);
       for (size_t i = 1; i < u.nsrc(); i++) count(u.src(i), false);
@@ -585,7 +585,7 @@ void CStyleWriter::instruction(const Inst& in) {
     case Ops::STORE: return store(u);
     case Ops::CUSTOM: return prefetch(u);
     case Ops::REDUCE: return reduce(in);
-    case Ops::CUSTOMI: return shuffle(u);
+    case Ops::CUSTOMI: return is_matrix_load(u) ? matrix_load(u) : shuffle(u);
     case Ops::WMMA: return u.nsrc() > 3 ? product(u) : arithmetic(in);
     case Ops::GETTUPLE: return element(u);
     default: TG_ASSERT(u.in(groups::kElementwise), "C does not know ", u); return arithmetic(in);

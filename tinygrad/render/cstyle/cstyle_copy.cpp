@@ -68,7 +68,7 @@ bool differs_in_group(UOp u) {
 }
 }  // namespace
 
-/// True where the iterations of a loop differ by a multiple of their number alone: everything else is computed in front.
+/// True where the iterations of a loop differ by a multiple of their number alone: all else is computed in front.
 bool CStyleWriter::steps_with(UOp index, UOp loop) const {
   bool steps = false, other = false;
   for_each_summand(index, 1, [&](UOp u, int128) {
@@ -127,19 +127,29 @@ std::string CStyleWriter::address_of(const MemAccess& a, const AddressParts& par
   return "(" + qualifier + scalar(raw(a.base.dtype())) + "*)(" + text + ")";
 }
 
-/// Returns a pointer for a copy in a loop, which moves on with each iteration and stays in registers of its own.
-/// Instructions of asynchronous copies have room for a few hundred bytes of constants, so that what is derived from one
-/// register are additions of 64 bits for each copy and iteration; those of iterations that are written out are one.
-std::string CStyleWriter::kept_pointer(const MemAccess& a, const AddressParts& parts) {
+/// Returns a pointer for a copy in a loop, which moves on with each iteration and stays in registers of its own, and
+/// the bytes from it to what is copied. Instructions of asynchronous copies have room for a few hundred bytes of
+/// constants, so that what is derived from one register are additions of 64 bits for each copy and iteration; copies
+/// that are no farther from each other share one, and so do iterations that are written out.
+std::pair<std::string, int64_t> CStyleWriter::kept_pointer(const MemAccess& a, const AddressParts& parts) {
+  constexpr int64_t kNear = 512;
+  const std::string address = address_of(a, parts);
+  std::vector<KeptPointer>& kept = loops_.back().kept;
+  const auto near = std::find_if(kept.begin(), kept.end(), [&](const KeptPointer& k) {
+    return k.address == address && k.step == parts.step && parts.constant >= k.constant &&
+           parts.constant < k.constant + kNear;
+  });
+  if (near != kept.end()) return {near->name, parts.constant - near->constant};
   const std::string name = fresh("from"), indent(static_cast<size_t>(depth_ - 1) * 2, ' '),
                     type = str(style_.global, "const ", scalar(raw(a.base.dtype())), "*");
   const std::string text =
-      str(indent, type, " ", name, " = ", address_of(a, parts), " + ", parts.constant / a.base.dtype().itemsize(),
-          ";\n", indent, filled_in(style_.kept_pointer, {{'p', name}}), "\n");
+      str(indent, type, " ", name, " = ", address, " + ", parts.constant / a.base.dtype().itemsize(), ";\n", indent,
+          filled_in(style_.kept_pointer, {{'p', name}}), "\n");
   body_.insert(loops_.back().at, text);
   loops_.back().at += text.size();
   loops_.back().moves.push_back(str(name, " += ", parts.step / a.base.dtype().itemsize(), ";"));
-  return name;
+  kept.push_back({address, name, parts.constant, parts.step});
+  return {name, 0};
 }
 
 /// Returns a function that reads a word of elements.
@@ -184,8 +194,8 @@ void CStyleWriter::copy(const MemAccess& to, UOp load, const std::string& before
                     parts.own.empty() ? "0" : parts.own, ", ", parts.shared.empty() ? "0" : parts.shared, " + ",
                     parts.constant, ");"));
   }
-  const std::string name = "copy_" + tag(raw(element), 1);
   const bool narrow = element.itemsize() != word.itemsize();
+  const std::string name = "copy_" + tag(raw(element), 1) + (narrow ? "_words" : "");
   const std::string one = narrow ? word_helper(element) : "";
   if (helper(name)) {
     const std::string per_word = std::to_string(word.itemsize() / element.itemsize());
@@ -197,8 +207,9 @@ void CStyleWriter::copy(const MemAccess& to, UOp load, const std::string& before
                     std::to_string(from.lanes) + "; i++) to[i] = " +
                     (narrow ? one + "(from + i * " + per_word + ", false)" : std::string("from[i]")) + ";\n");
   }
-  if (kept && parts.step) line(str(before, name, "<0>(", target, ", ", kept_pointer(from, parts), ", aligned);"));
-  else line(str(before, name, "<", parts.constant, ">(", target, ", ", address_of(from, parts), ", aligned);"));
+  auto [pointer, offset] =
+      kept && parts.step ? kept_pointer(from, parts) : std::pair(address_of(from, parts), parts.constant);
+  line(str(before, name, "<", offset, ">(", target, ", ", pointer, ", aligned);"));
 }
 
 }  // namespace tg

@@ -30,6 +30,24 @@ void CStyleWriter::shuffle(UOp u) {
   give_name(s);
 }
 
+/// Writes a load of matrices by a warp; its registers get names of their own.
+void CStyleWriter::matrix_load(UOp u) {
+  TG_ASSERT(style_.matrices == MatrixSyntax::kAssembly, "a load of matrices in a language without: ", u);
+  const MemAccess a = view_.access(u.src(0));
+  const std::string name = storage_[static_cast<size_t>(view_.position(u))] = fresh("rows");
+  const int n = matrix_registers(u);
+  std::string declared, outputs;
+  for (int i = 0; i < n; i++) {
+    const std::string own = str(name, "_", i);
+    declared += (i ? ", " : "unsigned ") + own;
+    outputs += str(i ? ", " : "", "\"=r\"(", own, ")");
+  }
+  const std::string at = address(a, a.base.dtype(), value(a.index, 1)).text;
+  line(declared + ";");
+  line(str("asm volatile(\"ldmatrix.sync.aligned.m8n8.", u.arg<std::string>(), ".shared.b16 ", numbered(0, n), ", [%",
+           n, "];\" : ", outputs, " : \"r\"((unsigned)__cvta_generic_to_shared(", at, ")) : \"memory\");"));
+}
+
 /// Writes one instruction; its result gets names of its own.
 void CStyleWriter::product(UOp u) {
   const TensorCore* core = find_tensor_core(u.arg<std::string>());

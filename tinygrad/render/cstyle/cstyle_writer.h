@@ -136,6 +136,7 @@ class CStyleWriter {
   void reduce(const Inst& in);
   void product(UOp u);
   void shuffle(UOp u);
+  void matrix_load(UOp u);
   void product_in_assembly(const TensorCore& core, const std::string& name, const std::vector<std::string>& operands,
                            DType d);
   void product_by_function(const TensorCore& core, const std::string& name, const std::vector<std::string>& operands,
@@ -157,7 +158,7 @@ class CStyleWriter {
   };
   bool steps_with(UOp index, UOp loop) const;
   AddressParts address_parts(const MemAccess& a, DType wide, UOp loop);
-  std::string kept_pointer(const MemAccess& a, const AddressParts& parts);
+  std::pair<std::string, int64_t> kept_pointer(const MemAccess& a, const AddressParts& parts);
   std::string address_of(const MemAccess& a, const AddressParts& parts) const;
   void copy(const MemAccess& to, UOp load, const std::string& before);
   std::string matrix_type(const std::string& element, size_t n);
@@ -199,11 +200,17 @@ class CStyleWriter {
   std::string helpers_, escaped_, body_;
   std::vector<std::pair<std::string, std::string>> parameters_;  // declaration, what the entry passes
   std::vector<std::string> given_;                               // by variable: its parameter
+  /// A pointer that moves on with a loop: its name, and where it begins.
+  struct KeptPointer {
+    std::string address, name;
+    int64_t constant, step;
+  };
   /// A loop that is being written.
   struct OpenLoop {
     UOp range;
     size_t at;                         ///< where its text begins in the body
     std::vector<std::string> moves{};  ///< statements at its end
+    std::vector<KeptPointer> kept{};
   };
   std::vector<OpenLoop> loops_;
   int depth_ = 1;

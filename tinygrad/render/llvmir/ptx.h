@@ -21,8 +21,9 @@ class PtxRenderer final : public Renderer {
   /// Returns a target without what this language has no text for: 16-byte copies, shuffles, memory of a group whose
   /// size the launch gives.
   static Target printable(Target t) {
-    std::erase_if(t.features,
-                  [](const std::string& f) { return f == "copy16" || f == "async_copy" || f == "shuffles"; });
+    std::erase_if(t.features, [](const std::string& f) {
+      return f == "copy16" || f == "async_copy" || f == "shuffles" || f == "matrix_loads";
+    });
     t.shared_bytes = std::min<int64_t>(t.shared_bytes, 48 << 10);
     return t;
   }
