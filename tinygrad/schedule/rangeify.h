@@ -50,12 +50,12 @@ struct Recomputation {
 /// A value or an effect that becomes a kernel (or a copy).
 struct Region {
   enum Kind : uint8_t { kValue, kStore, kCopy, kCall } kind = kValue;
-  uint32_t node = 0;    ///< the value, the STORE, the COPY or the CALL
-  int32_t body = -1;    ///< read that is stored
-  UOps ranges;          ///< loops of the result
-  int32_t buffer = -1;  ///< kValue and kCopy: index into buffers; -1: the destination of a STORE
-  std::string device;   ///< where its kernel runs; "": anywhere
-  int32_t store = -1;   ///< kCopy straight into the destination of this STORE (position), else -1
+  uint32_t node = 0;           ///< the value, the STORE, the COPY or the CALL
+  int32_t body = -1;           ///< read that is stored
+  UOps ranges;                 ///< loops of the result
+  int32_t buffer = -1;         ///< kValue and kCopy: index into buffers; -1: the destination of a STORE
+  std::string device;          ///< where its kernel runs; "": anywhere
+  int32_t store = -1;          ///< kCopy straight into the destination of this STORE (position), else -1
   Storing why = Storing::kNo;  ///< kValue: the rule that stores it
   Recomputation instead = {};  ///< what storing it saves
 };

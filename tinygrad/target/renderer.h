@@ -15,12 +15,12 @@ class Renderer {
   virtual ~Renderer() = default;
   const Target& target() const { return target_; }
 
-  /// The ALU ops of the language; others are decomposed (EXP2, LOG2, SIN, POW, MULACC, MAX, CMPEQ, SUB, NEG, FDIV, SQRT,
-  /// TRUNC, THREEFRY, ...). Always needed: ADD, MUL, CMPLT, CMPNE, AND, OR, XOR, SHL, SHR, CDIV and CMOD, that of floats
-  /// (C's fmod) included, WHERE, casts. EXP2, LOG2 and SIN have to be within 4 ulp for every argument.
+  /// The ALU ops of the language; others are decomposed (EXP2, LOG2, SIN, POW, MULACC, MAX, CMPEQ, SUB, NEG, FDIV,
+  /// SQRT, TRUNC, THREEFRY, ...). Always needed: ADD, MUL, CMPLT, CMPNE, AND, OR, XOR, SHL, SHR, CDIV and CMOD, that of
+  /// floats (C's fmod) included, WHERE, casts. EXP2, LOG2 and SIN have to be within 4 ulp for every argument.
   virtual OpSet ops() const = 0;
-  /// The types it computes in; others are emulated: float16, bfloat16 and fp8 by float32, integers of 64 bits by halves.
-  /// Nothing stands for float64: without it, values of it are a DTypeError.
+  /// The types it computes in; others are emulated: float16, bfloat16 and fp8 by float32, integers of 64 bits by
+  /// halves. Nothing stands for float64: without it, values of it are a DTypeError.
   virtual bool supports(DType d) const = 0;
   /// The maximum number of lanes of the VECTOR axis for values of `d` (1: no vectors).
   virtual int max_lanes(DType d) const {
