@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "device/device_facts.h"
 #include "normal.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/counters.h"
@@ -109,7 +110,9 @@ TEST(OnlineAttention, IsOneKernelThatStoresNoScores) {
   const Attention small(1, 128, 128, 16, 16);  // 64 KB of scores: little to win
   int64_t kernels = 0;
   small.expect(small.run(&kernels));
-  if (!env::EAGER) { EXPECT_EQ(kernels, 5); }
+  if (env::EAGER) return;
+  if (has_row_groups()) EXPECT_LT(kernels, 5);  // the rows of the scores are one kernel
+  else EXPECT_EQ(kernels, 5);
 }
 
 TEST(OnlineAttention, Shapes) {

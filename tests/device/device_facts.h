@@ -13,7 +13,7 @@ namespace tg {
 /// Whether BEAM searches for the kernels of the default device.
 inline bool searches_kernels() {
   Device& d = Device::get();
-  return d.compiles() && d.executes() && !make_renderer(d.target())->has_locals();
+  return d.compiles() && d.executes();
 }
 
 /// Whether kernels are interpreted, some hundred times slower than machine code.
@@ -54,7 +54,8 @@ inline bool has_denormals() {
 /// Returns the iterations of loops that a thread may have.
 inline int64_t most_iterations() { return Device::get().target().has(kBoundedLoops) ? kMostIterations : INT64_MAX; }
 
-/// Whether a kernel may compute reduces over a row and what reads them.
+/// Whether a kernel may compute reduces over a row and what reads them, with a thread or a group of threads a row.
 inline bool has_row_kernels() { return device_traits(Device::get().kind()).row_kernels; }
+inline bool has_row_groups() { return device_traits(Device::get().kind()).row_groups; }
 
 }  // namespace tg

@@ -7,8 +7,7 @@
 #include <map>
 #include <sstream>
 
-#include "tinygrad/base/env.h"
-#include "tinygrad/base/process.h"
+#include "offline/disassembly.h"
 #include "tinygrad/codegen/plan/matrix_plan.h"
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/amdgpu_compiler.h"
@@ -20,23 +19,6 @@ namespace {
 using namespace testing;
 namespace fs = std::filesystem;
 constexpr int64_t kSize = 8192;
-
-/// Returns nvdisasm's path: in PATH, of a toolkit, or of the Python package triton next to the one that has NVRTC;
-/// empty: it is not here.
-std::string find_nvdisasm() {
-  if (has_program("nvdisasm")) return "nvdisasm";
-  std::vector<fs::path> places{"/usr/local/cuda/bin/nvdisasm"};
-  fs::path folder = env::NVRTC.get();
-  for (int up = 0; up < 5 && folder.has_parent_path(); up++) {
-    folder = folder.parent_path();
-    places.push_back(folder / "triton/backends/nvidia/bin/nvdisasm");
-  }
-  for (const fs::path& p : places) {
-    std::error_code ignored;
-    if (fs::exists(p, ignored)) return p.string();
-  }
-  return "";
-}
 
 std::shared_ptr<Program> gemm(const Target& target, bool tb) {
   return to_program(*narrow_matmul(kSize, kSize, kSize, dtypes::bfloat16, dtypes::bfloat16, dtypes::float32, false, tb,
@@ -179,13 +161,7 @@ TEST_P(NvidiaQuality, LargeProduct) {
   const Target target = cuda_target(arch);
   const auto p = gemm(target, columns_along_sum);
   const auto cubin = make_nvrtc_compiler(target)->compile_cached(p->source);
-  const TempDir folder;
-  const fs::path file = folder.path() / "gemm.cubin";
-  std::ofstream(file, std::ios::binary)
-      .write(reinterpret_cast<const char*>(cubin.data()), static_cast<std::streamsize>(cubin.size()));
-  const ProcessResult r = run_process({tool, "-c", file.string()});
-  ASSERT_TRUE(r.ok()) << r.err;
-  const std::vector<Line> all = sass_lines(r.out), loop = main_loop(all, "HMMA");
+  const std::vector<Line> all = sass_lines(disassembled(tool, cubin)), loop = main_loop(all, "HMMA");
   EXPECT_EQ(count(all, "LDL") + count(all, "STL"), 0) << "spills";
   const int64_t matrix = count(loop, "HMMA"),
                 math = std::count_if(loop.begin(), loop.end(), [](const Line& l) { return computes_sass(l.op); });

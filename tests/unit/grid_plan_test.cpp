@@ -77,6 +77,52 @@ TEST(GridPlan, FewSumsAreSharedByGroups) {
   planned(reduce_all(97, Ops::MAX));
 }
 
+/// The softmax of each column.
+KernelPtr column_softmax(int64_t rows, int64_t columns) {
+  KernelMaker k;
+  UOp a = k.param(1, rows * columns), o = k.param(0, rows * columns), i = k.loop(columns), j = k.loop(rows),
+      m = k.red(rows), s = k.red(rows);
+  const UOp most = a.index({m * columns + i}).load().reduce(Ops::MAX, UOps{m});
+  const auto power = [&](UOp r) { return UOp::alu(Ops::EXP2, {a.index({r * columns + i}).load() - most}); };
+  const UOp sum = power(s).reduce(Ops::ADD, UOps{s});
+  return k.finish(o.index({j * columns + i}).store(power(j) * UOp::alu(Ops::RECIPROCAL, {sum})).end(UOps{i, j}));
+}
+
+TEST(GridPlan, TeamsShareRows) {
+  for (const auto& [rows, columns] : {std::pair{3, 64}, {2, 100}, {1, 129}}) {
+    SCOPED_TRACE(columns);
+    EXPECT_LE(planned(softmax(rows, columns)).groups, rows);
+  }
+  const Grid columns = planned(column_softmax(40, 64));
+  EXPECT_GE(columns.threads, 32 * 8);
+  EXPECT_EQ(columns.groups, 2);
+}
+
+/// An element of a row that registers hold is loaded once, whoever reads it.
+TEST(GridPlan, TeamsLoadTheirRowOnce) {
+  const auto p = to_program(*softmax(2, 1024), *make_renderer(small_target()), CodegenOptions::from_env());
+  ArenaScope scope(*p->arena);
+  int loads = 0, powers = 0, threads = 1;
+  for (const UOp& n : p->local_size)
+    if (n) threads *= static_cast<int>(n.const_int());
+  for (UOp u : p->insts) {
+    loads += u.is(Ops::LOAD) && u.src(0).src(0).is(Ops::PARAM);
+    powers += u.is(Ops::EXP2);
+  }
+  EXPECT_EQ(loads * threads, 2 * 1024);
+  EXPECT_LE(powers * threads, 2 * 1024);  // none where the language has no EXP2
+}
+
+TEST(GridPlan, ThreadsHaveAdjacentElements) {
+  for (int64_t n : {1 << 13, (1 << 13) + 4, (1 << 13) + 3}) {
+    const auto p = check_kernel(elementwise(1, n), *make_renderer(small_target()), CodegenOptions::from_env());
+    EXPECT_NE(p->source.find("vload4"), std::string::npos) << p->source;
+    EXPECT_NE(p->source.find("vstore4"), std::string::npos) << p->source;
+  }
+  const auto few = check_kernel(elementwise(1, 512), *make_renderer(small_target()), CodegenOptions::from_env());
+  EXPECT_EQ(few->source.find("vload4"), std::string::npos) << few->source;  // processors would have no threads
+}
+
 TEST(GridPlan, NeighboursAreAdjacentInMemory) {
   EXPECT_EQ(planned(elementwise(64, 64)).threads, 256);
   EXPECT_EQ(planned(elementwise(7, 13)).threads, 7 * 13);

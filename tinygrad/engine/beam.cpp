@@ -11,11 +11,14 @@
 #include <set>
 #include <sstream>
 #include <unordered_map>
+#include <variant>
 
 #include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/disk_cache.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/codegen/decomp/decomp.h"
+#include "tinygrad/codegen/plan/grid_mutate.h"
+#include "tinygrad/codegen/plan/grid_plan.h"
 #include "tinygrad/codegen/plan/heuristic.h"
 #include "tinygrad/codegen/plan/mutate.h"
 #include "tinygrad/codegen/plan/variants.h"
@@ -70,6 +73,9 @@ void keep(const Hash128& key, const Opts& opts) {
   disk_cache::put(kTable, key.to_hex(), {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
 }
 
+/// What is tried: a candidate of the cost model, or of a kernel of a grid its OptOps.
+using Variation = std::variant<Candidate, Opts>;
+
 /// A plan with the candidate it was made from, and what is known of it.
 struct Tried {
   Candidate candidate{};
@@ -87,7 +93,7 @@ class Search {
         options_(options),
         names_(ranged.ast),
         request_(ranged.ast, renderer, options, names_) {
-    choose_form(request_, kTensorCores);
+    if (!grid_) choose_form(request_, kTensorCores);
     request_.plan.variant = "search";
   }
   Opts run();
@@ -95,8 +101,10 @@ class Search {
  private:
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
   bool time_left() const { return elapsed() < seconds_ * 0.9; }  // the rest is for the run-off
-  /// Applies a candidate; false where it does not fit, is too large, or was there before.
-  bool add(Candidate c, std::vector<Tried>& to);
+  /// Applies a variation; false where it does not fit, is too large, or was there before.
+  bool add(Variation v, std::vector<Tried>& to);
+  bool plan_own();
+  std::vector<Variation> variations_of(const Tried& t);
   void compile(std::vector<Tried>& list);
   /// Compiles, checks and times in batches while there is time; what is left goes to the beam.
   void measure(std::vector<Tried> list);
@@ -115,6 +123,7 @@ class Search {
   Device& device_;
   const Renderer& renderer_;
   const CodegenOptions& options_;
+  const bool grid_ = renderer_.has_locals();
   KernelContext names_;
   PlanRequest request_;  // the kernel in the form that the heuristic gives it
   const Clock::time_point begin_ = Clock::now();
@@ -131,22 +140,25 @@ class Search {
   int64_t compiled_ = 0, wrong_ = 0;
 };
 
-bool Search::add(Candidate c, std::vector<Tried>& to) {
+bool Search::add(Variation v, std::vector<Tried>& to) {
   Tried t{.plan = request_.plan};
+  auto* const c = std::get_if<Candidate>(&v);
   {
     KernelAxes axes(request_.axes());
     try {
-      apply_candidate(axes, c, renderer_);
+      if (c) apply_candidate(axes, *c, renderer_);
+      else
+        for (const Opt& o : std::get<Opts>(v)) axes.apply(o);
     } catch (const KernelOptError&) { return false; }
     int64_t instances = 1;
     for (const auto& a : axes.axes())
       if (a.type == AxisType::kUpcast || a.type == AxisType::kUnroll) instances *= std::max<int64_t>(a.size, 1);
     if (instances > upcast_max_) return false;
     t.plan.opts = axes.applied();
-    t.plan.cycles = c.cycles;
+    if (c) t.plan.cycles = c->cycles;
   }
   if (!seen_.insert(t.plan.hash()).second) return false;
-  t.candidate = std::move(c);
+  if (c) t.candidate = std::move(*c);
   to.push_back(std::move(t));
   return true;
 }
@@ -221,21 +233,44 @@ void Search::measure(std::vector<Tried> list) {
   }
 }
 
-/// Compiles and times the heuristic's own choice, found as it finds it; false where there is none.
-bool Search::measure_own() {
-  if (!request_.best()) return false;
-  own_.candidate = *request_.best();
-  own_.plan = request_.plan;
+/// Makes the heuristic's own plan, as it makes it; false where there is none.
+bool Search::plan_own() {
   KernelAxes axes(request_.axes());
-  apply_candidate(axes, own_.candidate, renderer_);
+  own_.plan = request_.plan;
+  if (grid_) {
+    if (std::any_of(axes.axes().begin(), axes.axes().end(), [](const KernelAxes::Axis& a) { return a.ordered; }))
+      return false;
+    plan_workgroups(axes, options_);
+  } else {
+    if (!request_.best()) return false;
+    own_.candidate = *request_.best();
+    apply_candidate(axes, own_.candidate, renderer_);
+    own_.plan.cycles = own_.candidate.cycles;
+  }
   own_.plan.opts = axes.applied();
-  own_.plan.cycles = own_.candidate.cycles;
+  return true;
+}
+
+/// Returns what is tried next to a plan.
+std::vector<Variation> Search::variations_of(const Tried& t) {
+  std::vector<Variation> out;
+  if (grid_)
+    for (Opts& o : grid_mutations(t.plan.opts, request_.axes())) out.emplace_back(std::move(o));
+  else
+    for (Candidate& c : mutations(t.candidate, request_.axes(), request_.axes().sink(), renderer_))
+      out.emplace_back(std::move(c));
+  return out;
+}
+
+/// Compiles and times the heuristic's own choice; false where there is none.
+bool Search::measure_own() {
+  if (!plan_own()) return false;
   seen_.insert(own_.plan.hash());
   own_.kernel.program = std::make_shared<Program>();  // not bounded in size
   compile_one(own_);
   compiled_++;
   tg::compiled++;
-  trial_.emplace(axes.sink(), device_);
+  trial_.emplace(request_.axes().sink(), device_);
   trial_->remember(own_.kernel);
   own_.seconds = trial_->time(own_.kernel, std::numeric_limits<double>::infinity());
   beam_.push_back(own_);
@@ -244,10 +279,9 @@ bool Search::measure_own() {
 
 /// Mutates the plans of the beam that were not yet, parents in turns; no more than leaves something for later rounds.
 std::vector<Tried> Search::mutated() {
-  std::vector<std::vector<Candidate>> ways;
+  std::vector<std::vector<Variation>> ways;
   for (const Tried& t : beam_)
-    if (expanded_.insert(t.plan.hash()).second)
-      ways.push_back(mutations(t.candidate, request_.axes(), request_.axes().sink(), renderer_));
+    if (expanded_.insert(t.plan.hash()).second) ways.push_back(variations_of(t));
   std::vector<Tried> next;
   const size_t share = std::max<size_t>(12, static_cast<size_t>(std::max<int64_t>(most_, 0)) / 3);
   for (size_t i = 0, more = 1; more && next.size() < share; i++) {
@@ -264,7 +298,8 @@ std::vector<Tried> Search::mutated() {
 void Search::search() {
   std::vector<Tried> list;
   const auto width = static_cast<size_t>(options_.beam);
-  for (Candidate& c : candidates(request_.axes(), request_.axes().sink(), renderer_, 2 * width + 4))
+  for (Candidate& c :
+       grid_ ? std::vector<Candidate>() : candidates(request_.axes(), request_.axes().sink(), renderer_, 2 * width + 4))
     if (c.cycles <= own_.candidate.cycles * kHopeless) add(std::move(c), list);
   measure(std::move(list));
   for (int round = 0; round < kRounds && time_left() && compiled_ < most_; round++) {
@@ -319,13 +354,11 @@ Opts Search::run() {
   return winner.chosen->plan.opts;
 }
 
-bool searchable(const Kernel& kernel, Device& device, const Renderer& renderer, const CodegenOptions& options) {
+bool searchable(const Kernel& kernel, Device& device, const CodegenOptions& options) {
   if (options.beam <= 0 || options.noopt || options.opts) return false;
-  if (!device.compiles() || !device.executes() || renderer.has_locals()) {
-    env::not_honoured(
-        "BEAM", str("got ", options.beam, " for ", device.kind(),
-                    renderer.has_locals() ? ", whose grids it does not search" : ", whose kernels cannot be timed here",
-                    ": the heuristic decides"));
+  if (!device.compiles() || !device.executes()) {
+    env::not_honoured("BEAM", str("got ", options.beam, " for ", device.kind(),
+                                  ", whose kernels cannot be timed here: the heuristic decides"));
     return false;
   }
   const KernelInfo& info = kernel.sink.arg<KernelInfo>();
@@ -349,7 +382,7 @@ void clear_beam_cache() {
 
 std::optional<Opts> beam_opts(const Kernel& kernel, Device& device, const Renderer& renderer,
                               const CodegenOptions& options) {
-  if (!searchable(kernel, device, renderer, options)) return {};
+  if (!searchable(kernel, device, options)) return {};
   Hash128 key;
   key.add(build_identity());
   key.add(renderer.target().key());

@@ -9,7 +9,7 @@
 namespace tg {
 
 /// The OptOps of a kernel under options.beam: as stored by an earlier search, else found by one. Empty where none is
-/// made: BEAM=0, devices that do not compile or have a grid, kernels whose author chose, kernels that can't run on
+/// made: BEAM=0, devices that do not compile or run kernels, kernels whose author chose, kernels that can't run on
 /// made-up numbers. Searches of a process run one after another. Throws Cancelled when a stop was requested, and
 /// nothing is stored then.
 std::optional<Opts> beam_opts(const Kernel& kernel, Device& device, const Renderer& renderer,

@@ -15,12 +15,13 @@ struct RegisterOps {
   bool transposes = false;  ///< blocks of rows and columns
   bool words = false;       ///< words of two or four bytes, wherever they are in two registers
   bool tables = false;      ///< looks up a value among 16 in a register
+  int64_t run_bytes = 0;    ///< scalars side by side that are one access (Renderer::run_bytes)
 };
 
 struct AccessPlan {
   AccessPlan(const ProgramView& view, const Target& target, RegisterOps ops);
   CacheHints hints;
-  LaneBlocks blocks;
+  LaneBlocks blocks, runs;
   Tables tables;
 };
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <unordered_set>
 
 #include "tinygrad/base/math.h"
@@ -30,6 +31,19 @@ struct PositionSum {
     terms.resize(n);
   }
 };
+
+/// Returns a number that divides both `most`, a power of two, and every value of `u`.
+int64_t factor_of(UOp u, int64_t most) {
+  u = strip_after(u);
+  if (u.is_const()) return std::gcd(static_cast<int64_t>(u.const_int() % most), most);
+  if (u.is(Ops::CAST)) return u.src(0).dtype().is_int() ? factor_of(u.src(0), most) : 1;
+  if (u.is(Ops::WHERE)) return std::gcd(factor_of(u.src(1), most), factor_of(u.src(2), most));
+  if (u.is(Ops::ADD)) return std::gcd(factor_of(u.src(0), most), factor_of(u.src(1), most));
+  if (u.is(Ops::MUL)) return std::min(most, factor_of(u.src(0), most) * factor_of(u.src(1), most));
+  if (u.is(Ops::SHL) && u.src(1).is_const() && u.src(1).const_int() < 16)
+    return std::min(most, factor_of(u.src(0), most) << static_cast<int>(u.src(1).const_int()));
+  return 1;
+}
 
 /// Accesses that differ by the offsets of their indices alone. Some of them may be columns of one block.
 struct Columns {
@@ -64,7 +78,8 @@ std::vector<int64_t> word_offsets(const MemAccess& a, DType d) {
 /// Collects the columns between two ends of loops.
 class BlockFinder {
  public:
-  BlockFinder(LaneBlocks& blocks, int64_t near, bool words) : out_(blocks), near_(near), words_(words) {}
+  BlockFinder(LaneBlocks& blocks, int64_t near, bool words, int64_t run_bytes = 0)
+      : out_(blocks), near_(near), words_(words), run_bytes_(run_bytes) {}
 
   void run() {
     for (const Inst& in : out_.view_.insts()) {
@@ -83,13 +98,13 @@ class BlockFinder {
     const MemAccess a = out_.view_.access(u.src(0));
     // Nothing between members may touch the same memory, unless all of them read.
     for (Columns& o : open_) {
-      const bool conflicts = (store || o.store) && o.access.base == a.base;
+      const bool conflicts = (store || o.store) && same_memory(o.access.base, a.base);
       const bool same = store && o.store && o.access.stride == a.stride && o.access.lanes == a.lanes;
       if (conflicts && !same) close(o);
     }
-    if (a.lanes < 2 || !std::has_single_bit(static_cast<unsigned>(a.lanes))) return;
+    if (run_bytes_ ? !may_run(u, a) : a.lanes < 2 || !std::has_single_bit(static_cast<unsigned>(a.lanes))) return;
     const bool as_words = words_ && !store && u.nsrc() == 1 && !word_offsets(a, u.dtype()).empty();
-    if (!as_words && !is_strided(a, store)) return;
+    if (!run_bytes_ && !as_words && !is_strided(a, store)) return;
     const UOp gate = u.nsrc() > 2 ? u.src(2) : UOp();
     if (!store && (out_.view_.lanes(u) != a.lanes || (gate && !u.src(1).is_const()))) return;
     PositionSum sum(out_.view_, a.index);
@@ -101,6 +116,16 @@ class BlockFinder {
       close(*it);
     }
     it->found.emplace_back(sum.offset, u);
+  }
+  /// True for one buffer, also where a parameter is there twice.
+  static bool same_memory(UOp a, UOp b) {
+    return a == b || (a.is(Ops::PARAM) && b.is(Ops::PARAM) && a.arg<ParamArg>().slot == b.arg<ParamArg>().slot);
+  }
+  /// True for an element of a parameter.
+  bool may_run(UOp u, const MemAccess& a) const {
+    const UOp value = u.is(Ops::STORE) ? u.src(1) : u;
+    return a.lanes == 1 && a.base.is(Ops::PARAM) && out_.view_.lanes(value) == 1 &&
+           value.dtype().itemsize() == a.base.dtype().itemsize();
   }
   /// Stores that are interleaved may have fewer elements between the lanes.
   bool is_strided(const MemAccess& a, bool store) const {
@@ -124,6 +149,7 @@ class BlockFinder {
     std::stable_sort(o.found.begin(), o.found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     const size_t begin = out_.blocks_.size();
     std::vector<int64_t> offsets;
+    if (run_bytes_) close_runs(o);
     for (size_t i = 0, j; i < o.found.size(); i = j) {
       j = end_of_run(o, i);
       const bool gapless = static_cast<int64_t>(j - i) == o.access.stride;
@@ -132,6 +158,29 @@ class BlockFinder {
       offsets.push_back(o.found[i].first);
     }
     if (o.words) out_.group_words(begin, offsets);
+    o.found.clear();
+  }
+  /// Makes blocks of what is side by side. Where the address is known to be a multiple of some elements, blocks begin
+  /// there; else they have all elements that fit, and the address is looked at when it is known.
+  void close_runs(Columns& o) {
+    const int64_t item = o.dtype.itemsize();
+    int64_t known = run_bytes_ / item;  // elements that the address is a multiple of, but for the offset
+    for (const auto& [at, k] : o.terms)
+      known = std::gcd(known, k * factor_of(out_.view_.insts()[static_cast<size_t>(at)].u, known));
+    const bool aligned = known > 1 && known * item >= 8;
+    const int64_t most = aligned ? known : run_bytes_ / item;
+    for (size_t i = 0; i < o.found.size();) {
+      size_t end = i + 1;
+      while (end < o.found.size() && o.found[end].first == o.found[end - 1].first + 1) end++;
+      const int64_t at = aligned ? (o.found[i].first % most + most) % most : 0;
+      int64_t n = aligned && at ? at & -at : most;
+      while (n > static_cast<int64_t>(end - i)) n /= 2;
+      if (n > 1 && n * item >= 4) {
+        add_block(o, i, i + static_cast<size_t>(n));
+        out_.blocks_.back().aligned = aligned;
+      }
+      i += static_cast<size_t>(n);
+    }
     o.found.clear();
   }
   /// Words have two or four bytes: two, where the program makes a number of sixteen bits of them.
@@ -163,12 +212,14 @@ class BlockFinder {
   LaneBlocks& out_;
   const int64_t near_;
   const bool words_;
+  const int64_t run_bytes_;  ///< 0: blocks of lanes are looked for
   std::vector<Columns> open_;
   std::unordered_set<UOp> of_halves_;  ///< loads of bytes that become numbers of sixteen bits
 };
 
 LaneBlocks::LaneBlocks(const ProgramView& view) : block_of_(view.insts().size(), -1), view_(view) {}
 void LaneBlocks::find(int64_t near, bool words) { BlockFinder(*this, near, words).run(); }
+void LaneBlocks::find_runs(int64_t most) { BlockFinder(*this, 0, false, most).run(); }
 
 /// Makes groups of the blocks from `begin`, which differ by these offsets alone.
 void LaneBlocks::group_words(size_t begin, const std::vector<int64_t>& offsets) {

@@ -15,6 +15,7 @@ struct LaneBlock {
   int64_t first_at = 0;  ///< column of `first`
   MemAccess access;      ///< of `first`
   bool gated = false;    ///< all members have the gate of `first`, those of interleaved columns one each
+  bool aligned = false;  ///< of runs: it begins at a multiple of its size, where the buffer does
   bool words = false;    ///< two or four adjacent bytes, at known offsets of the lanes: a word for each lane
   int group = -1;        ///< words of two bytes: LaneBlocks::group()
   int number = 0;        ///< of this block in the group
@@ -42,6 +43,9 @@ class LaneBlocks {
   explicit LaneBlocks(const ProgramView& view);
   LaneBlocks(const ProgramView& view, int64_t near) : LaneBlocks(view) { find(near, false); }
   void find(int64_t near, bool words);
+  /// Finds runs instead: scalars side by side in a parameter, of `most` bytes at most, that are one access. They are
+  /// blocks of one lane; stores may have gates of their own.
+  void find_runs(int64_t most);
   /// The block of a LOAD or STORE; nullptr: it is in none.
   const LaneBlock* of(UOp u) const;
   const WordGroup& group(int number) const { return groups_[static_cast<size_t>(number)]; }

@@ -2,8 +2,10 @@
 #include <atomic>
 #include <cstring>
 
+#include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/builtin_devices.h"
 #include "tinygrad/runtime/host_toolchain.h"
+#include "tinygrad/target/device_traits.h"
 
 namespace tg {
 namespace {
@@ -41,7 +43,15 @@ class NullDevice final : public Device {
  public:
   explicit NullDevice(const std::string& name)
       : Device(name, std::make_unique<LruAllocator>(std::make_unique<NullAllocator>(), name, 0)) {}
-  const Target& target() override { return toolchain_.target(); }
+  const Target& target() override {
+    const Target& t = toolchain_.target();
+    DeviceTraits traits = device_traits("NULL");
+    if (const bool groups = make_renderer(t)->has_locals(); traits.row_groups != groups) {
+      traits.row_groups = groups;
+      set_device_traits("NULL", traits);
+    }
+    return t;
+  }
   Compiler& compiler(const Target& target) override { return toolchain_.compiler(target); }
   Compiler& source_compiler(const Target& target) override { return toolchain_.source_compiler(target); }
   Queue& queue() override { return queue_; }

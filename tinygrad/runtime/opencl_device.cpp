@@ -77,7 +77,8 @@ const Target& OpenClBackend::target() {
   auto& kept = targets_[t.key()];
   if (!kept) kept = std::make_unique<Target>(std::move(t));
   last_dev_ = dev;
-  set_device_traits("CL", {.row_kernels = !kept->has("workgroups"), .attention_kernels = !kept->has("workgroups")});
+  const bool groups = kept->has("workgroups");
+  set_device_traits("CL", {.row_kernels = !groups, .row_groups = groups, .attention_kernels = !groups});
   return *(last_ = kept.get());
 }
 

@@ -75,9 +75,10 @@ class WebGpuDevice final : public Device {
         context_(std::move(context)),
         queue_(*context_),
         compiler_(*context_) {
-    set_device_traits(
-        "WEBGPU",
-        {.row_kernels = false, .attention_kernels = false, .kernel_buffers = context_->adapter.limits.storage_buffers});
+    set_device_traits("WEBGPU", {.row_kernels = false,
+                                 .row_groups = true,
+                                 .attention_kernels = false,
+                                 .kernel_buffers = context_->adapter.limits.storage_buffers});
   }
   bool handles_are_addresses() const override { return false; }
   const Target& target() override {

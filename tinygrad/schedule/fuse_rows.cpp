@@ -17,11 +17,12 @@
 
 namespace tg {
 namespace {
-constexpr double kRows = 64;      // fewer give the threads too little to share
-constexpr double kLong = 64;      // elements of a row from which its loop hides what is around it
-constexpr int64_t kLine = 64;     // bytes of a cache line
-constexpr int64_t kWays = 16;     // of the second level cache
-constexpr int kReduces = 6;       // in one kernel
+constexpr double kRows = 64;   // fewer give the threads too little to share
+constexpr double kLong = 64;   // elements of a row from which its loop hides what is around it
+constexpr int64_t kLine = 64;  // bytes of a cache line
+constexpr int64_t kWays = 16;  // of the second level cache
+constexpr double kLeastGroupRow = 32, kMostGroupRow = 32 << 10;  // elements of a row that a group of threads holds
+constexpr int kReduces = 6;                                      // in one kernel
 constexpr double kSimilar = 2.5;  // ratio of loop lengths up to which one loop of rows fits both
 
 /// Returns the smallest stride, in bytes, between elements of a load along the ranges of `reduce`; 0: none is affine.
@@ -92,15 +93,28 @@ class RowFusion {
   bool reduces_long_rows(StepId i) const {
     const KernelStep* k = g_.kernel(i);
     if (!k || k->sequential_loops || g_.step(i).buffer < 0 ||
-        g_.buffer(g_.step(i).buffer).kind != ScheduleBuffer::kInternal ||
-        !device_traits(g_.device_of_step(i)).row_kernels)
+        g_.buffer(g_.step(i).buffer).kind != ScheduleBuffer::kInternal)
       return false;
+    const DeviceTraits traits = device_traits(g_.device_of_step(i));
     const double rows = volume_of(k->loops);
-    if (rows < kRows) return false;
     const UOps order = k->value.toposort();
+    if (traits.row_groups) return reduces_rows_of_groups(order, rows);
+    if (!traits.row_kernels || rows < kRows) return false;
     return std::any_of(order.begin(), order.end(), [&](UOp u) {
       return u.is(Ops::REDUCE) && volume_of(ranges_of(u.src(0))) >= std::max(rows * kLong, options_.beyond_cache() / 8);
     });
+  }
+  /// Returns true for reduces of rows that a group of threads can hold.
+  static bool reduces_rows_of_groups(const UOps& order, double rows) {
+    bool found = false;
+    for (UOp u : order) {
+      if (u.is(Ops::RANGE) && !u.src(0).is_const()) return false;
+      if (!u.is(Ops::REDUCE)) continue;
+      const double length = volume_of(ranges_of(u.src(0))) / rows;
+      if (length < kLeastGroupRow || length > kMostGroupRow) return false;
+      found = true;
+    }
+    return found;
   }
   const KernelFacts& facts(StepId i) {
     auto [it, fresh] = facts_.try_emplace(i);
@@ -145,6 +159,7 @@ class RowFusion {
       if (auto it = p.bytes.find(state); it != p.bytes.end()) shared += std::min(bytes, it->second);
       row += bytes / rows;
     }
+    if (device_traits(g_.device_of_step(producer)).row_groups) return shared > 0;
     return shared >= options_.beyond_cache() && row <= options_.row_in_cache() &&
            !has_set_conflicts(from, length, options_.l2_bytes);
   }

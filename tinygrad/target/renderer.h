@@ -28,6 +28,8 @@ class Renderer {
   }
   virtual bool has_threads() const { return false; }  ///< THREAD ranges
   virtual bool has_locals() const { return false; }   ///< GLOBAL/LOCAL ranges, barriers
+  /// Bytes of adjacent elements that a thread of a group reads or writes at once; 0: an element.
+  virtual int64_t run_bytes() const { return 0; }
   /// Bytes of scratch memory that a thread can have, where there are no workgroups.
   virtual int64_t scratch_limit() const { return int64_t{1} << 40; }
   virtual bool has_gather() const { return true; }  ///< vector INDEX that is not unit stride

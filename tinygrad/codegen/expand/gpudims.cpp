@@ -9,6 +9,7 @@
 #include "tinygrad/codegen/scratch/lower_stage.h"
 #include "tinygrad/codegen/scratch/stage.h"
 #include "tinygrad/target/gpu_figures.h"
+#include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/fold.h"
 #include "tinygrad/uop/graph.h"
@@ -21,6 +22,36 @@ bool is_group(UOp r) { return is_range(r, AxisType::kGroupReduce); }
 bool is_local(UOp r) { return is_range(r, AxisType::kLocal) || is_range(r, AxisType::kWarp); }
 bool is_global(UOp r) { return is_range(r, AxisType::kGlobal); }
 bool is_local_or_group(UOp r) { return is_local(r) || is_group(r); }
+
+/// Returns the smallest step between what neighbours along one of `ranges` read.
+int64_t smallest_step(const UOps& order, const UOps& ranges) {
+  int64_t least = INT64_MAX;
+  for (UOp u : order) {
+    if (!u.is(Ops::LOAD) || !u.src(0).is(Ops::INDEX) || !u.src(0).src(0).is(Ops::PARAM)) continue;
+    const AffineIndex index(u.src(0).src(1));
+    for (UOp r : ranges) {
+      const bool clamped = std::any_of(index.rest.begin(), index.rest.end(), [&](UOp x) { return depends_on(x, r); });
+      if (const int64_t k = clamped ? 1 : std::abs(index.coefficient(r))) least = std::min(least, k);
+    }
+  }
+  return least;
+}
+
+/// Returns the ranges of a workgroup's threads, outermost first: threads that share a sum are neighbours, but where
+/// memory runs along results instead.
+UOps threads_of(UOp sink) {
+  const UOps order = sink.toposort();
+  UOps local, group;
+  for (UOp u : order)
+    if (is_local_or_group(u)) (is_group(u) ? group : local).push_back(u);
+  std::sort(local.begin(), local.end(), nests_before);
+  std::sort(group.begin(), group.end(), nests_before);
+  const bool across = !local.empty() && !group.empty() && smallest_step(order, local) < smallest_step(order, group);
+  UOps& outer = across ? group : local;
+  const UOps& inner = across ? local : group;
+  outer.insert(outer.end(), inner.begin(), inner.end());
+  return outer;
+}
 
 /// Returns those of a group's ranges that are the lowest bits of the numbers of its threads, the innermost first, as
 /// far as threads of one warp differ in them alone: all sizes are powers of two.
@@ -84,10 +115,12 @@ UOp reduce_across(UOp reduce, UOp partial, UOps across, const GroupReduce& group
   return UOp::make(Ops::REDUCE, reduce.dtype(), src, reduce.arg());
 }
 
-/// Makes threads store results only where `gate` holds.
-UOp store_only_where(UOp sink, UOp gate) {
+/// Makes threads store results only where `gate_of` the loops of a store holds; empty: everywhere.
+template <class F> UOp store_only_where(UOp sink, F&& gate_of) {
   std::vector<std::pair<UOp, UOp>> map;
   for (UOp e : sink.srcs()) {
+    const UOp gate = gate_of(e.is(Ops::END) ? e.srcs().subspan(1) : std::span<const UOp>());
+    if (!gate) continue;
     UOp store = e.is(Ops::END) ? e.src(0) : e, index = store.src(0);
     UOps s(store.srcs().begin(), store.srcs().end());
     s[0] = UOp::make(Ops::INDEX, index.dtype(), {index.src(0), index.src(1).valid(gate)});
@@ -99,26 +132,29 @@ UOp store_only_where(UOp sink, UOp gate) {
 /// Rewrites REDUCE(v, loops..., group...) to a partial reduce per thread and a reduce over the group's memory.
 UOp lower_groups(UOp sink, const Target& target, KernelContext& names) {
   UOps groups;
-  GroupReduce group{target, names, {}};
-  for (UOp u : sink.toposort())
-    if (is_local_or_group(u)) group.threads.push_back(u);
-  std::sort(group.threads.begin(), group.threads.end(), nests_before);
+  const GroupReduce group{target, names, threads_of(sink)};
   UOp out = translate(sink, [&](UOp u, const UOps& src) {
     if (!u.is(Ops::REDUCE) || std::none_of(u.srcs().begin() + 1, u.srcs().end(), is_group)) return same_or_with(u, src);
     UOps own{src[0]}, across;
     for (UOp r : u.srcs().subspan(1)) (is_group(r) ? across : own).push_back(r);
-    groups.insert(groups.end(), across.begin(), across.end());
+    for (UOp r : across) add_once(groups, r);
     UOp partial = own.size() == 1 ? src[0] : UOp::make(Ops::REDUCE, u.dtype(), own, u.arg());
-    return reduce_across(u, partial, across, group);
+    // Without shuffles all threads read what they combine: dimension by dimension they read less.
+    if (target.has("shuffles") || across.size() == 1) return reduce_across(u, partial, across, group);
+    for (size_t i = across.size(); i-- > 0;) partial = reduce_across(u, partial, {across[i]}, group);
+    return partial;
   });
   if (groups.empty()) return out;
-  // The threads of a group all have the result: the first one stores it.
-  UOp first;
-  for (UOp g : groups) {
-    UOp is = UOp::alu(Ops::CMPLT, {g, UOp::constant(int64_t{1})});
-    first = first ? (first == is ? first : first & is) : is;
-  }
-  return store_only_where(lower_stages(out, names, target), first);
+  // Where the threads of a group all have the result, the first one stores it.
+  return store_only_where(lower_stages(out, names, target), [&](std::span<const UOp> loops) {
+    UOp first;
+    for (UOp g : groups) {
+      if (contains(loops, g)) continue;
+      UOp is = UOp::alu(Ops::CMPLT, {g, UOp::constant(int64_t{1})});
+      first = first ? first & is : is;
+    }
+    return first;
+  });
 }
 /// Returns the product of sizes, as a constant where all are.
 UOp product_of_sizes(std::span<const UOp> ranges) {
@@ -206,14 +242,11 @@ void add_dimensions(const UOps& ranges, const std::string& prefix, const int64_t
 }  // namespace
 
 UOp add_grid(UOp sink, const Target& target, KernelContext& names) {
-  UOps global, local;
-  for (UOp u : sink.toposort()) {
+  UOps global, local = threads_of(sink);
+  for (UOp u : sink.toposort())
     if (is_global(u)) global.push_back(u);
-    else if (is_local_or_group(u)) local.push_back(u);
-  }
   if (global.empty() && local.empty()) return sink;
   std::sort(global.begin(), global.end(), nests_before);
-  std::sort(local.begin(), local.end(), nests_before);
   std::vector<std::pair<UOp, UOp>> map;
   std::reverse(global.begin(), global.end());
   std::reverse(local.begin(), local.end());
@@ -226,7 +259,7 @@ UOp add_grid(UOp sink, const Target& target, KernelContext& names) {
   for (const SplitRange& s : split) {
     const UOp number = s.number.substitute(map), size = s.range.src(0);
     const UOp inside = UOp::alu(Ops::CMPLT, {number, size});
-    if (s.padded) sink = store_only_where(sink, inside);
+    if (s.padded) sink = store_only_where(sink, [&](std::span<const UOp>) { return inside; });
     // Threads beyond the end read what the last one reads.
     map.push_back({s.range, s.padded ? inside.where(number, size + ConstValue(-1)) : number});
   }

@@ -66,7 +66,8 @@ UOp gated(UOp access, UOp gate) {
 /// True for an axis that is part of the grid: on a target with workgroups, the loops around every store.
 bool is_in_grid(const KernelAxes& kernel, int axis) {
   const KernelAxes::Axis& a = kernel.axes()[static_cast<size_t>(axis)];
-  if (!kernel.renderer().has_locals() || a.type != AxisType::kLoop || a.ordered) return false;
+  if (!kernel.renderer().has_locals() || a.type != AxisType::kLoop || a.ordered || kernel.origin_of(axis).walked)
+    return false;
   UOp r = kernel.range(axis);
   return std::all_of(kernel.sink().srcs().begin(), kernel.sink().srcs().end(), [&](UOp e) {
     return e.is(Ops::END) && std::find(e.srcs().begin() + 1, e.srcs().end(), r) != e.srcs().end();
@@ -95,13 +96,21 @@ void FinalRanges::make_ranges(KernelContext& names) {
   // behind the loops. Those of the AST may be the same: until none is left these are numbered beyond them.
   const int32_t first = names.reserve_ranges(axes.size() + 1);
   axes_.resize(axes.size());
+  UOps shared;  // by dimension of the group's threads
   for (size_t i = 0; i < nest.size(); i++) {
     const KernelAxes::Axis& a = axes[static_cast<size_t>(nest[i])];
     const AxisType type = is_in_grid(kernel_, nest[i]) ? AxisType::kGlobal : a.type;
     const auto number = static_cast<int32_t>(type == AxisType::kVector ? axes.size() : i);
+    const auto dimension = static_cast<size_t>(a.dimension + 1);  // 0: no threads of a group
+    if (shared.size() <= dimension) shared.resize(dimension + 1);
+    if (dimension && shared[dimension]) {
+      axes_[static_cast<size_t>(nest[i])] = shared[dimension];
+      continue;
+    }
     UOp size = a.size == 0 ? kernel_.range(nest[i]).src(0) : UOp::constant(a.size);
     UOp range = UOp::range(size, RangeArg{{first + number}, type});
     axes_[static_cast<size_t>(nest[i])] = range;
+    if (dimension) shared[dimension] = range;
     numbered_.push_back({range, UOp::range(size, RangeArg{{number}, type})});
   }
 }
@@ -145,14 +154,27 @@ void FinalRanges::pad(const KernelAxes::Origin& o, UOp loops, UOp unrolled, int6
            t.coefficient % (span + 1) == 0;
   });
   f->guard = fold2(Ops::CMPLT, f->value, UOp::constant(o.size));
+  // Threads that read runs have masks: where no run crosses the end, all of one have the same.
+  const bool runs = reads_runs();
+  if (runs && span && o.size % (span + 1) == 0) {
+    f->masked = true;
+    return;
+  }
   if ((!f->masked || !o.reduce) && !slides_in_window(o.range) && loops && span && whole_parts && last >= 0) {
     f->guard = fold2(Ops::CMPLT, loops, fold_add(unrolled, UOp::constant(last + 1)));
     UOp begin = fold_where(fold2(Ops::CMPLT, loops, UOp::constant(last + 1)), loops, UOp::constant(last));
     f->value = fold_add(begin, unrolled);
     f->masked = false;
+  } else if (runs) {
+    f->masked = true;
   } else if (!f->masked) {
     f->value = fold_where(f->guard, f->value, UOp::constant(o.size - 1));
   }
+}
+
+/// True where threads read adjacent elements at once, from memory that is not staged.
+bool FinalRanges::reads_runs() const {
+  return kernel_.renderer().run_bytes() > 0 && kernel_.stages().empty() && !kernel_.fragment().core;
 }
 
 /// True for a range that is walked through a window, beyond its end, too.

@@ -12,12 +12,13 @@ namespace tg {
 
 /// What a range of the AST becomes.
 struct FinalRange {
-  UOp value;            ///< of the final ranges; within bounds
-  UOp unclamped;        ///< the same, beyond the end where the range is padded
-  UOp guard;            ///< holds within bounds; empty: the range is not padded
-  bool masked = false;  ///< its lanes go beyond the end: loads are masked. Else what lies there is computed again
-  UOps parts;           ///< the loops, lanes and unrolled ranges it consists of, for END and REDUCE
-  UOps instances;       ///< those of `parts` that are no loops of an output: UPCAST and VECTOR
+  UOp value;      ///< of the final ranges; within bounds
+  UOp unclamped;  ///< the same, beyond the end where the range is padded
+  UOp guard;      ///< holds within bounds; empty: the range is not padded
+  bool masked =
+      false;       ///< its lanes or runs go beyond the end: loads are masked. Else what lies there is computed again
+  UOps parts;      ///< the loops, lanes and unrolled ranges it consists of, for END and REDUCE
+  UOps instances;  ///< those of `parts` that are no loops of an output: UPCAST and VECTOR
 };
 
 /// The ranges of an optimised kernel.
@@ -46,6 +47,7 @@ class FinalRanges {
   FinalRange make(const KernelAxes::Origin& origin);
   void pad(const KernelAxes::Origin& origin, UOp loops, UOp unrolled, int64_t span, FinalRange* f) const;
   bool slides_in_window(UOp range) const;
+  bool reads_runs() const;
 
   KernelAxes kernel_;
   UOps axes_;  // by axis

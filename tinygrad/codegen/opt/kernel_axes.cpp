@@ -272,8 +272,12 @@ void KernelAxes::apply_vector(const Opt& opt) {
 void KernelAxes::need_threads(const Opt& opt) const {
   need(renderer_->has_locals() && !no_locals_, opt, "the target has no workgroups");
   int64_t threads = part_of_axis(opt);
-  for (const Axis& a : axes_)
-    if (a.type == AxisType::kLocal || a.type == AxisType::kGroupReduce) threads *= a.size;
+  std::vector<int> counted;  // dimensions that several axes share
+  for (const Axis& a : axes_) {
+    if (a.type != AxisType::kLocal && (a.type != AxisType::kGroupReduce || contains(counted, a.dimension))) continue;
+    if (a.type == AxisType::kGroupReduce) counted.push_back(a.dimension);
+    threads *= a.size;
+  }
   need(threads <= renderer_->target().group_threads, opt, "the target's groups have fewer threads");
 }
 
@@ -283,12 +287,41 @@ void KernelAxes::apply_local(const Opt& opt) {
   retype(opt.axis, part_of_axis(opt), AxisType::kLocal);
 }
 
+bool KernelAxes::has_dimension(int dimension) const {
+  return std::any_of(axes_.begin(), axes_.end(), [&](const Axis& a) { return a.dimension == dimension; });
+}
+
+/// Returns the first dimension of a group's threads that n elements of an axis may have: a new one, or that of axes of
+/// as many elements of which no value depends on this one, too.
+int KernelAxes::free_dimension(const Opt& opt, int64_t n) const {
+  for (int d = 0;; d++)
+    if (std::all_of(axes_.begin(), axes_.end(), [&](const Axis& a) {
+          return a.dimension != d ||
+                 (a.size == n && a.origin != at(opt.axis).origin &&
+                  are_independent(sink_, range(opt.axis), origins_[static_cast<size_t>(a.origin)].range));
+        }))
+      return d;
+}
+
 void KernelAxes::apply_group(const Opt& opt) {
-  need_threads(opt);
-  need(is_reduce_loop(opt.axis), opt, "not a reduce loop");
+  need(renderer_->has_locals() && !no_locals_, opt, "the target has no workgroups");
+  const bool output = opt.op == OptOp::kGroup && is_output_loop(opt.axis);
+  need(output || is_reduce_loop(opt.axis), opt, "not a loop");
   const int64_t n = part_of_axis(opt);
+  bool& walked = origins_[static_cast<size_t>(at(opt.axis).origin)].walked;
+  if (output && n == 1) {
+    walked = true;
+    return;
+  }
+  const int dimension = free_dimension(opt, n);
+  if (!has_dimension(dimension)) need_threads(opt);
+  walked |= output;
+  const auto before = axes_.size();
   if (opt.op == OptOp::kGroup || n == at(opt.axis).size) retype(opt.axis, n, AxisType::kGroupReduce);
   else split(opt.axis, n, AxisType::kGroupReduce, true);
+  // Of a split the new axis is the inner part: that with the threads, but of GROUPTOP.
+  const bool inner = axes_.size() > before && opt.op == OptOp::kGroup;
+  (inner ? axes_.back() : at(opt.axis)).dimension = dimension;
 }
 
 /// Makes a loop around all output loops of a part of a reduce.

@@ -17,7 +17,10 @@
 /// kVector    any axis       its inner n become the lanes; several axes may share them when no value depends on two
 /// kLocal     an output axis its inner n become LOCAL; 0: all of it
 /// kThread    an output axis its outer n become THREAD, the outermost loop; 0: all of it
-/// kGroup     a reduce axis  its inner n become GROUP_REDUCE; 0: all of it
+/// kGroup     any axis       its inner n become GROUP_REDUCE, threads of the group; 0: all of it. Axes of which no value
+///                           depends on two share the threads, where n is the same: so a reduce and what reads its
+///                           result are at the same elements in the same thread. Nothing of an output axis with one is
+///                           in the grid: the rest are loops of each thread. With n = 1 all of it is
 /// kGroupTop  a reduce axis  its outer n become GROUP_REDUCE. On a target without workgroups they become a loop around
 ///                           all output loops, and what is stored accumulates in memory: every block of the operands
 ///                           is used for all outputs while it is in the cache
@@ -57,6 +60,7 @@ class KernelAxes {
     bool block = false;    ///< a loop of a reduce range around the output loops
     bool ordered = false;  ///< a loop around the output loops in which what one iteration stores a later one reads: it
                            ///< stays as it is
+    int dimension = -1;    ///< of the threads of a group, for GROUP_REDUCE: axes of one number share them
   };
   struct Term {
     int axis;
@@ -68,6 +72,7 @@ class KernelAxes {
     int64_t size = 0;
     bool reduce = false, padded = false;
     std::vector<Term> terms;
+    bool walked = false;  ///< by the threads of one group: no part of the grid
   };
   struct Stage {
     UOp value;  ///< of the AST
@@ -126,6 +131,8 @@ class KernelAxes {
   void apply_local(const Opt& opt);
   void apply_thread(const Opt& opt);
   void apply_group(const Opt& opt);
+  int free_dimension(const Opt& opt, int64_t n) const;
+  bool has_dimension(int dimension) const;
   void apply_block(const Opt& opt);
   void apply_split(const Opt& opt);
   void apply_pad(const Opt& opt);

@@ -5,10 +5,11 @@
 #include <cmath>
 #include <optional>
 
+#include "tinygrad/codegen/plan/grid_accesses.h"
 #include "tinygrad/codegen/plan/matrix_plan.h"
+#include "tinygrad/codegen/plan/row_plan.h"
 #include "tinygrad/codegen/scratch/stage.h"
 #include "tinygrad/target/gpu_figures.h"
-#include "tinygrad/uop/affine.h"
 
 namespace tg {
 namespace {
@@ -18,6 +19,8 @@ constexpr double kFewOutputs = 1 << 14;  // results with a thread each are too f
 constexpr int64_t kLeastGroup = 16;      // elements of a sum that a group shares
 constexpr int64_t kFewTerms = 8;         // of a sum, that each thread has before further warps share it
 constexpr int64_t kSide = 16;            // threads of a group along each side of a tile
+constexpr double kBusy = 1024;           // threads of a processor that keep its memory busy
+constexpr int64_t kPadded = 16;          // runs of a group, from which on an axis is padded to whole ones
 constexpr int64_t kSteps = 16;           // of a sum, between two fills of the group's memory
 
 /// A tile of an output axis: threads of a group, results of each.
@@ -28,10 +31,8 @@ struct Tile {
 
 class GridPlanner {
  public:
-  explicit GridPlanner(KernelAxes& kernel) : k_(kernel), count_(static_cast<int>(kernel.axes().size())) {
-    for (UOp u : k_.sink().toposort())
-      if (u.is(Ops::INDEX)) accesses_.emplace_back(u.src(1));
-  }
+  explicit GridPlanner(KernelAxes& kernel)
+      : k_(kernel), count_(static_cast<int>(kernel.axes().size())), accesses_(kernel) {}
   void run();
 
  private:
@@ -42,13 +43,15 @@ class GridPlanner {
   };
   const KernelAxes::Axis& axis(int a) const { return k_.axes()[static_cast<size_t>(a)]; }
   bool is_output(int a) const { return !axis(a).reduce && !axis(a).ordered && axis(a).size > 1; }
-  int adjacent(int a) const;
+  int adjacent(int a) const { return accesses_.adjacent(k_.range(a)); }
+  int64_t run_of(int a) const { return accesses_.run_of(k_.range(a)); }
+  void read_runs(int a, OptOp op, int64_t threads);
   int longest(bool reduce) const;
   std::optional<Product> find_product() const;
   Tile best_tile(int64_t size, int64_t most_threads) const;
   bool plan_product();
   bool plan_shared_sums();
-  bool plan_warp_sums(int a, int64_t most);
+  bool plan_warp_sums(int a, int outer, int64_t most);
   void plan_threads();
   void unroll_sum();
   void split_off(OptOp op, int a, int64_t n);
@@ -56,16 +59,23 @@ class GridPlanner {
 
   KernelAxes& k_;
   const int count_;  // axes of the kernel; what is split off comes behind them
-  std::vector<AffineIndex> accesses_;
+  const GridAccesses accesses_;
   double outputs_ = 1;
   int64_t threads_ = 1;
 };
 
-/// Returns how many accesses move by one element along an axis.
-int GridPlanner::adjacent(int a) const {
-  return static_cast<int>(std::count_if(accesses_.begin(), accesses_.end(), [&](const AffineIndex& i) {
-    return std::abs(i.coefficient(k_.range(a))) == 1;
-  }));
+/// Gives each thread adjacent elements of an axis that `threads` share, as far as that leaves whole runs.
+void GridPlanner::read_runs(int a, OptOp op, int64_t threads) {
+  const int64_t n = run_of(a), together = n * threads;
+  if (n < 2 || axis(a).size < together) return;
+  int64_t shared = std::min(threads, axis(a).size / n);
+  while (shared > 1 && axis(a).size % (n * shared)) shared--;
+  if (axis(a).size % n || shared < std::min(threads, kAdjacent / 2)) {
+    // Few elements in vain: the threads of the last group begin earlier.
+    if (axis(a).size < kPadded * together) return;
+    k_.apply({OptOp::kPadTo, a, together});
+  }
+  split_off(op, a, n);
 }
 
 /// Returns the axis along which most accesses are adjacent, the longest of them; -1: none is left.
@@ -161,12 +171,19 @@ bool GridPlanner::plan_product() {
 bool GridPlanner::plan_shared_sums() {
   const int a = longest(true);
   const int64_t all = k_.renderer().target().group_threads;
-  if (a < 0 || outputs_ > kFewOutputs || axis(a).size < kLeastGroup || all < kLeastGroup) return false;
+  if (a < 0 || axis(a).size < kLeastGroup || all < kLeastGroup) return false;
   const int outer = longest(false);
   const bool across = outer >= 0 && adjacent(outer) > adjacent(a);  // columns: neighbours have a result each
-  if (across) split_off(OptOp::kLocal, outer, divisor(outer, std::min(kAdjacent, all / 4)));
+  const bool shuffles = !across && k_.renderer().target().has("shuffles");
+  if (outputs_ > kFewOutputs && !(shuffles && adjacent(a))) return false;
+  if (across) {
+    const int64_t neighbours = std::min(kAdjacent, all / 4);
+    const double groups = outputs_ / static_cast<double>(neighbours * run_of(outer));
+    if (groups >= gpu_figures(k_.renderer().target()).units) read_runs(outer, OptOp::kUpcast, neighbours);
+    if (axis(outer).type == AxisType::kLoop) split_off(OptOp::kLocal, outer, divisor(outer, neighbours));
+  }
   const int64_t most = std::min(kGroup, all) / threads_;
-  if (!across && k_.renderer().target().has("shuffles")) return plan_warp_sums(a, most);
+  if (shuffles) return plan_warp_sums(a, outer, most);
   const auto wanted = static_cast<int64_t>(std::exp2(std::ceil(std::log2(std::sqrt(axis(a).size)))));
   const int64_t n = std::clamp<int64_t>(wanted, 4, std::max<int64_t>(most, 4));
   int64_t part = divisor(a, n);
@@ -175,16 +192,26 @@ bool GridPlanner::plan_shared_sums() {
   return true;
 }
 
-/// Lets whole warps share a sum, as many of them as leave each thread some elements.
-bool GridPlanner::plan_warp_sums(int a, int64_t most) {
+/// Lets whole warps share a sum over axis `a`, as many of them as leave each thread some elements.
+bool GridPlanner::plan_warp_sums(int a, int outer, int64_t most) {
   const int64_t warp = gpu_figures(k_.renderer().target()).warp;
+  const double enough = gpu_figures(k_.renderer().target()).units * kBusy;
   int64_t threads = std::min<int64_t>(warp, most);
-  while (threads * 2 <= most && threads * 2 * kFewTerms <= axis(a).size) threads *= 2;
+  while (threads * 2 <= most && threads * 2 * kFewTerms <= axis(a).size &&
+         static_cast<double>(threads) * outputs_ < enough)
+    threads *= 2;
   while (threads > 2 && threads > axis(a).size) threads /= 2;
-  if (axis(a).size % threads) k_.apply({OptOp::kPadTo, a, threads});
+  // Adjacent elements of a thread at once, where each thread still has some.
+  const int64_t run = run_of(a), together = run * threads;
+  const bool runs = run > 1 && axis(a).size >= together;
+  if (axis(a).size % (runs ? together : threads)) k_.apply({OptOp::kPadTo, a, runs ? together : threads});
+  if (runs) split_off(OptOp::kUnroll, a, run);
   const int64_t lanes = std::min(warp, threads);
   split_off(OptOp::kGroup, a, lanes);
   split_off(OptOp::kGroup, a, threads / lanes);
+  // Short sums: a group has several.
+  if (outer >= 0 && axis(outer).type == AxisType::kLoop && outputs_ > kFewOutputs / 16)
+    split_off(OptOp::kLocal, outer, divisor(outer, most / threads / 2));
   return true;
 }
 
@@ -196,6 +223,10 @@ void GridPlanner::unroll_sum() {
 /// Puts neighbouring threads along memory, and threads of a group along further axes while it has few.
 void GridPlanner::plan_threads() {
   const int64_t most = std::min(kGroup, k_.renderer().target().group_threads);
+  const GpuFigures& gpu = gpu_figures(k_.renderer().target());
+  const int along = longest(false);
+  if (along >= 0 && outputs_ >= static_cast<double>(run_of(along) * gpu.units * gpu.schedulers * gpu.warp))
+    read_runs(along, OptOp::kUpcast, std::max<int64_t>(most / 2, 1));
   for (int a = longest(false); a >= 0 && threads_ < most; a = longest(false)) {
     const bool first = threads_ == 1;
     const int64_t limit = std::min(most / threads_, first ? most / 2 : most);
@@ -216,7 +247,7 @@ void GridPlanner::run() {
     if (!x.reduce) outputs_ *= static_cast<double>(x.size);
   }
   if (k_.no_locals()) return unroll_sum();
-  if (plan_product()) return;
+  if (plan_rows(k_) || plan_product()) return;
   const bool shared = plan_shared_sums();
   unroll_sum();
   if (!shared) plan_threads();

@@ -301,7 +301,7 @@ void CStyleWriter::count_uses() {
     loop_of[static_cast<size_t>(view_.position(u))] = now;
     if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM) || is_matrix_load(u)) {
       const MemAccess a = view_.access(u.src(0));
-      count(a.index, a.affine);
+      if (addressed(u) == u) count(a.index, a.affine);
       for (size_t i = 1; i < u.nsrc(); i++) count(u.src(i), false);
     } else if (u.is(Ops::RANGE)) {
       if (is_lane(u)) continue;
@@ -323,7 +323,11 @@ void CStyleWriter::count_uses() {
 // ---- the function ----
 
 CStyleWriter::CStyleWriter(const Program& p, const Target& target, const CStyle& style)
-    : p_(p), target_(target), style_(style), view_(p), accesses_(view_, target, {}) {
+    : p_(p),
+      target_(target),
+      style_(style),
+      view_(p),
+      accesses_(view_, target, {.run_bytes = kernel_of_host() ? 0 : style.run_bytes}) {
   const size_t n = view_.insts().size();
   values_.resize(n);
   first_.resize(n);
@@ -331,6 +335,7 @@ CStyleWriter::CStyleWriter(const Program& p, const Target& target, const CStyle&
   mask_bytes_.resize(n);
   plain_.resize(n);
   written_.resize(n);
+  run_names_.resize(n);
   for (const char* w : kReserved) names_.insert(w);
   for (const Inst& in : view_.insts()) {
     UOp u = in.u;

@@ -56,6 +56,11 @@ struct CStyle {
   std::string_view global{};   ///< qualifier of pointers to parameters, for copies and words of narrow elements
   int64_t unrolled = 1;        ///< iterations of a loop over matrix instructions that are written out, at most
   bool aligned_copies = true;  ///< both need an address that is a multiple of 16
+  /// Statements that move what is side by side at `p` to `r`, a struct, and what is in `v` to `p`. $w is a word as long as
+  /// that, from `words` by their bytes: 4, 8, 16. Both empty: by the functions of OpenCL's vectors, or not at all.
+  std::string_view load_run{}, store_run{};
+  std::string_view words[3]{};
+  int64_t run_bytes = 0;  ///< Renderer::run_bytes
   /// Body of a function that returns the `x`, of type $t, of the thread whose number differs in `bits`.
   std::string_view shuffle{};
   std::string_view thread_index;  ///< expression of the THREAD range where each thread runs one iteration of it
@@ -116,6 +121,7 @@ class GridRenderer : public CStyleRenderer {
   bool has_locals() const override { return style().thread_index.empty() || target().has("workgroups"); }
   bool has_threads() const override { return !has_locals(); }
   bool has_blocks() const override { return false; }
+  int64_t run_bytes() const override { return has_locals() ? style().run_bytes : 0; }
   int64_t scratch_limit() const override { return target().shared_bytes; }
   std::vector<const TensorCore*> tensor_cores() const override {
     return has_locals() ? tensor_cores_of(target()) : std::vector<const TensorCore*>{};

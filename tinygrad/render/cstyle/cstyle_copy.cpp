@@ -26,6 +26,8 @@ void CStyleWriter::declare_alignment(const UOps& params) {
       const UOp base = view_.access(in.u.src(0)).base;
       if (contains(params, base)) add_once(wide_, base);
       copies_later_ |= in.lanes > 1 && target_.has("async_copy");
+    } else if (const LaneBlock* run = run_of(in.u); run && run->aligned && style_.aligned_copies && has_words()) {
+      add_once(wide_, run->access.base);
     }
 }
 

@@ -99,6 +99,10 @@ void CStyleWriter::load(UOp u) {
     return define(u, false, u.nsrc() > 2 ? choose(value(u.src(2), 1), word, value(u.src(1), 1)) : word, scalar(d),
                   "val", true);
   }
+  if (const LaneBlock* run = run_of(u)) {
+    if (run->first == u) load_run(*run);
+    return read_member(*run, u);
+  }
   const bool gated = u.nsrc() > 2, vector_gate = gated && view_.lanes(u.src(2)) > 1;
   if (a.lanes == 1 && vector_gate) {
     a.lanes = lanes;
@@ -173,6 +177,10 @@ void CStyleWriter::store(UOp u) {
     TG_ASSERT(gated ? from.nsrc() == 3 && from.src(2) == u.src(2) : from.nsrc() == 1,
               "a copy with gates of its own: ", u);
     return copy(a, from, gated ? "if (" + value(u.src(2), 1).text + ") " : "");
+  }
+  if (const LaneBlock* run = run_of(u)) {
+    if (run->last == u) store_run(*run);
+    return;
   }
   Expr v = value(u.src(1), n, 1);
   Expr gate = gated ? value(u.src(2), vector_gate ? n : 1, m.itemsize()) : Expr{};

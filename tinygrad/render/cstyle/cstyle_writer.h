@@ -161,6 +161,17 @@ class CStyleWriter {
   std::pair<std::string, int64_t> kept_pointer(const MemAccess& a, const AddressParts& parts);
   std::string address_of(const MemAccess& a, const AddressParts& parts) const;
   void copy(const MemAccess& to, UOp load, const std::string& before);
+  // adjacent elements that are one access (cstyle_runs.cpp)
+  const LaneBlock* run_of(UOp u) const { return accesses_.runs.of(u); }
+  bool has_words() const { return !style_.words[0].empty(); }
+  UOp addressed(UOp u) const;
+  std::string run_type(const LaneBlock& b);
+  std::string run_address(const LaneBlock& b, UOp member);
+  std::string is_aligned(const LaneBlock& b, const std::string& at) const;
+  std::string run_helper(const LaneBlock& b, bool store);
+  void load_run(const LaneBlock& b);
+  void read_member(const LaneBlock& b, UOp u);
+  void store_run(const LaneBlock& b);
   std::string matrix_type(const std::string& element, size_t n);
   void open_loop(UOp range);
   void close_loops(UOp end);
@@ -214,8 +225,9 @@ class CStyleWriter {
   };
   std::vector<OpenLoop> loops_;
   int depth_ = 1;
-  UOps wide_;             // parameters that are read in words or copies
-  size_t kernel_at_ = 0;  // where the body begins behind its declarations
+  UOps wide_;                           // parameters that are read in words or copies
+  std::vector<std::string> run_names_;  // by position of the first member: the variable that holds what was loaded
+  size_t kernel_at_ = 0;                // where the body begins behind its declarations
   bool threaded_ = false, words_ = false, copies_later_ = false;
   std::vector<std::pair<std::string, int>> counters_;
 };

@@ -82,6 +82,7 @@ constexpr CStyle make_opencl() {
   s.group_index = {"get_group_id(0)", "get_group_id(1)", "get_group_id(2)"};
   s.local_index = {"get_local_id(0)", "get_local_id(1)", "get_local_id(2)"};
   s.vectors = VectorSyntax::kOpenCl;
+  s.run_bytes = 16;
   s.exact_fmod64 = false;  // as it should be, but PoCL's is not
   s.buffer_offsets = true;
   return s;
@@ -108,6 +109,12 @@ constexpr CStyle make_cuda_like() {
   s.long_suffix = "LL";
   s.math_suffix[1] = "f";
   s.bits = "  $t r;\n  memcpy(&r, &x, sizeof r);\n  return r;\n";
+  s.run_bytes = 16;
+  s.load_run = "const $w w = *(const $w*)p; memcpy(&r, &w, sizeof r);";
+  s.store_run = "$w w; memcpy(&w, &v, sizeof w); *($w*)p = w;";
+  s.words[0] = "unsigned";
+  s.words[1] = "uint2";
+  s.words[2] = "uint4";
   s.group_index = {"blockIdx.x", "blockIdx.y", "blockIdx.z"};
   s.local_index = {"threadIdx.x", "threadIdx.y", "threadIdx.z"};
   return s;
@@ -165,6 +172,8 @@ constexpr CStyle make_hip() {
       "typedef words any_words __attribute__((aligned(1), may_alias, address_space(1))); "
       "*(words*)to = *(const any_words*)((const __attribute__((address_space(1))) char*)from + offset);";
   s.aligned_copies = false;
+  s.load_run = "__builtin_memcpy(&r, p, sizeof r);";
+  s.store_run = "__builtin_memcpy(p, &v, sizeof v);";
   s.global = "__attribute__((address_space(1))) ";
   s.unrolled = 4;
   s.buffer_copy =

@@ -1,0 +1,32 @@
+/// \file Which accesses are adjacent along a range.
+#include "tinygrad/codegen/plan/grid_accesses.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace tg {
+namespace {
+bool is_adjacent(const AffineIndex& index, UOp range) { return std::abs(index.coefficient(range)) == 1; }
+}  // namespace
+
+GridAccesses::GridAccesses(const KernelAxes& kernel) : run_bytes_(kernel.renderer().run_bytes()) {
+  for (UOp u : kernel.sink().toposort())
+    if (u.is(Ops::INDEX)) accesses_.push_back({AffineIndex(u.src(1)), u.dtype().itemsize()});
+}
+
+int GridAccesses::adjacent(UOp range) const {
+  return static_cast<int>(
+      std::count_if(accesses_.begin(), accesses_.end(), [&](const Access& x) { return is_adjacent(x.index, range); }));
+}
+
+int64_t GridAccesses::run_of(UOp range) const {
+  int widest = 0;
+  size_t most = 0;
+  for (const Access& x : accesses_)
+    if (is_adjacent(x.index, range)) most = std::max(most, x.index.terms.size());
+  for (const Access& x : accesses_)
+    if (is_adjacent(x.index, range) && x.index.terms.size() == most) widest = std::max(widest, x.itemsize);
+  return widest ? std::max<int64_t>(run_bytes_ / widest, 1) : 1;
+}
+
+}  // namespace tg

@@ -1,0 +1,28 @@
+/// \file The memory accesses of a kernel as the threads of a group see them.
+#pragma once
+#include <vector>
+
+#include "tinygrad/codegen/opt/kernel_axes.h"
+#include "tinygrad/uop/affine.h"
+
+namespace tg {
+
+class GridAccesses {
+ public:
+  explicit GridAccesses(const KernelAxes& kernel);
+  /// Returns how many accesses move by one element along a range of the AST.
+  int adjacent(UOp range) const;
+  /// Returns how many elements along a range a thread reads or writes at once: Renderer::run_bytes of the widest among
+  /// the largest tensors that are adjacent along it.
+  int64_t run_of(UOp range) const;
+
+ private:
+  struct Access {
+    AffineIndex index;
+    int itemsize;
+  };
+  std::vector<Access> accesses_;
+  int64_t run_bytes_;
+};
+
+}  // namespace tg
