@@ -4,6 +4,7 @@
 
 #include "tinygrad/runtime/builtin_devices.h"
 #include "tinygrad/runtime/host_toolchain.h"
+#include "tinygrad/target/device_traits.h"
 
 namespace tg {
 namespace {
@@ -41,7 +42,16 @@ class NullDevice final : public Device {
  public:
   explicit NullDevice(const std::string& name)
       : Device(name, std::make_unique<LruAllocator>(std::make_unique<NullAllocator>(), name, 0)) {}
-  const Target& target() override { return toolchain_.target(); }
+  const Target& target() override {
+    const Target& t = toolchain_.target();
+    const int64_t pitch = t.images.width ? t.images.pitch : 0;
+    if (pitch_.exchange(pitch) != pitch) {
+      DeviceTraits traits = device_traits("NULL");
+      traits.image_pitch = pitch;
+      set_device_traits("NULL", traits);
+    }
+    return t;
+  }
   Compiler& compiler(const Target& target) override { return toolchain_.compiler(target); }
   Compiler& source_compiler(const Target& target) override { return toolchain_.source_compiler(target); }
   Queue& queue() override { return queue_; }
@@ -53,6 +63,7 @@ class NullDevice final : public Device {
 
  private:
   NullQueue queue_;
+  std::atomic<int64_t> pitch_ = 0;  // of the images that graphs are planned for
   HostToolchain toolchain_{"NULL", /*runs=*/false};
 };
 
