@@ -12,6 +12,7 @@
 #include "tinygrad/codegen/expand/expand.h"
 #include "tinygrad/codegen/expand/factor.h"
 #include "tinygrad/codegen/expand/gpudims.h"
+#include "tinygrad/codegen/expand/images.h"
 #include "tinygrad/codegen/expand/prune_masked_tiles.h"
 #include "tinygrad/codegen/linear/linearize.h"
 #include "tinygrad/codegen/linear/prefetch.h"
@@ -153,6 +154,11 @@ OpSet ops_to_use(const PassContext& c) {
 
 UOp prune_pass(UOp sink, PassContext& c) { return c.renderer.has_locals() ? sink : prune_masked_tiles(sink); }
 
+UOp images_pass(UOp sink, PassContext& c) {
+  const ImageLimits& images = c.renderer.target().images;
+  return images.width ? use_images(sink, images) : sink;
+}
+
 UOp lower_pass(UOp sink, PassContext& c) {
   return lower_to_target(sink, c.renderer, ops_to_use(c), c.options.emulated);
 }
@@ -184,6 +190,7 @@ const std::vector<Pass>& passes() {
       {"expand", [](UOp s, C c) { return expand(s, c.renderer); }, nullptr, kUnlessByHand},
       {"prefetch", [](UOp s, C c) { return add_prefetches(s, c.renderer); }, nullptr, kUnlessByHand},
       {"late symbolic", nullptr, pm_expanded},
+      {"use images", images_pass, nullptr, kUnlessByHand},
       {"lower to target", lower_pass, nullptr, kLowered},
       {"canonical lane indices", lanes_pass, nullptr, kLowered},
   };

@@ -96,6 +96,7 @@ std::shared_ptr<const Program> launchable(const Program& p, bool source) {
   out->nbuffers = p.nbuffers;
   out->reads = p.reads;
   out->writes = p.writes;
+  out->images = p.images;
   out->vars = p.vars;
   out->estimates = p.estimates;
   out->binary = p.binary;

@@ -251,6 +251,7 @@ double Trial::launch(const CompiledKernel& kernel) {
   args.buffers = handles_.data();
   args.offsets = offsets_.data();
   args.nbuffers = static_cast<int>(handles_.size());
+  args.images = p.image_sizes();
   args.vars = vars.data();
   args.nvars = static_cast<int>(vars.size());
   static_cast<LaunchSize&>(args) = launch_size_of(p, vars);

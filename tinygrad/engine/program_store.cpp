@@ -15,7 +15,7 @@
 
 namespace tg {
 namespace {
-constexpr uint32_t kMagic = 0x34504754;  // "TGP4"
+constexpr uint32_t kMagic = 0x35504754;  // "TGP5"
 constexpr const char* kTable = "program";
 constexpr size_t kSizes = 7;  // THREAD range, grid, group
 
@@ -86,6 +86,7 @@ std::shared_ptr<Program> read_program(ByteReader& r) {
     }
   }
   p->shared_bytes = r.value<int64_t>();
+  read_images(r, *p);
   p->estimates = r.value<Estimates>();
   const std::string binary = r.text();
   r.check(r.left() == 0 && !binary.empty(), "more or less than a program");
@@ -100,6 +101,30 @@ bool is_size_expression(UOp u) {
     return n.in(groups::kAlu | Ops::CONST | Ops::PARAM) && n.dtype().is_int() &&
            (!n.is_const() || n.arg_kind() == ArgKind::kInt);
   });
+}
+
+void write_images(ByteWriter& w, const Program& p) {
+  w.value<uint8_t>(!p.images.empty());
+  for (const ImageSize& i : p.images) {
+    w.value(i.width);
+    w.value(i.height);
+    w.value<uint8_t>(static_cast<uint8_t>(i.itemsize));
+    w.value<uint8_t>(i.written);
+  }
+}
+
+void read_images(ByteReader& r, Program& p) {
+  constexpr int64_t kSide = 1 << 20;
+  if (!r.flag()) return;
+  p.images.resize(static_cast<size_t>(p.nbuffers));
+  for (ImageSize& i : p.images) {
+    i.width = r.below<int64_t>(kSide, "an image of no possible width");
+    i.height = r.below<int64_t>(kSide, "an image of no possible height");
+    i.itemsize = r.value<uint8_t>();
+    i.written = r.flag();
+    r.check(i.itemsize == 0 || i.itemsize == 2 || i.itemsize == 4, "pixels of no known format");
+    r.check((i.itemsize == 0) == (i.width == 0) && (i.width == 0) == (i.height == 0), "an image without pixels");
+  }
 }
 
 std::shared_ptr<Program> load_stored_program(const std::string& key) {
@@ -132,6 +157,7 @@ void store_program(const std::string& key, const Program& p) {
     write_graph(w, sizes);
   }
   w.value(p.shared_bytes);
+  write_images(w, p);
   w.value(p.estimates);
   w.text({reinterpret_cast<const char*>(p.binary.data()), p.binary.size()});
   disk_cache::put(kTable, key, w.bytes);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "tinygrad/base/binary.h"
 #include "tinygrad/target/program.h"
 
 namespace tg {
@@ -17,6 +18,10 @@ const std::string& build_identity();
 std::shared_ptr<Program> load_stored_program(const std::string& key);
 /// Stores a compiled program.
 void store_program(const std::string& key, const Program& p);
+
+/// Writes and reads what a program says of images. Throws FormatError for sizes that are none.
+void write_images(ByteWriter& w, const Program& p);
+void read_images(ByteReader& r, Program& p);
 
 /// Whether a graph that was read is arithmetic on integers and variables, as sizes of launches are.
 bool is_size_expression(UOp u);

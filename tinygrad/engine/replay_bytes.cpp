@@ -52,6 +52,7 @@ void write_program(ByteWriter& w, const Program& p, const std::string& device) {
   if (!d.compiles()) roots.insert(roots.end(), p.insts.begin(), p.insts.end());
   write_graph(w, roots);
   w.value(p.shared_bytes);
+  write_images(w, p);
   w.text({reinterpret_cast<const char*>(p.binary.data()), d.compiles() ? p.binary.size() : 0});
 }
 
@@ -120,6 +121,7 @@ CompiledKernelRef read_program(ByteReader& r) {
   r.check(r.flag() == d.compiles(), "code of another kind than the device takes");
   read_graphs(r, *p);
   p->shared_bytes = r.value<int64_t>();
+  read_images(r, *p);
   const std::string code = r.text();
   p->binary.assign(code.begin(), code.end());
   auto k = std::make_shared<CompiledKernel>();

@@ -14,7 +14,7 @@ namespace tg {
 namespace {
 constexpr char kMagic[8] = {'T', 'G',  'J',  'I',
                             'T', '\r', '\n', 0x1a};  // not text, and corrupted by line-end conversion
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 constexpr size_t kAlign = 64, kHeader = 64;
 
 struct Header {

@@ -10,7 +10,8 @@ class ListingRenderer final : public Renderer {
   explicit ListingRenderer(Target t) : Renderer(std::move(t)) {}
   OpSet ops() const override { return groups::kAlu; }
   bool supports(DType d) const override { return !d.is_weak() && !d.is_void(); }
-  bool has_threads() const override { return true; }
+  bool has_threads() const override { return !has_locals(); }
+  bool has_locals() const override { return target().has("workgroups"); }
   /// One line for each instruction: its number, op, type, argument and the numbers of its sources; loops indented.
   std::string render(const Program& p) const override;
 };

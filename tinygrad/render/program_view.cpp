@@ -221,6 +221,7 @@ void ProgramView::mark_needs() {
         Inst& i = insts_[static_cast<size_t>(position(idx.src(1)))];
         if ((i.affine || !i.offsets.empty()) && i.lanes > 1) i.need_lane0 = true;
         if (i.lanes == 1 || !i.affine) i.need_value = true;
+        for (size_t k = 2; k < idx.nsrc(); k++) need(idx.src(k));
         for (size_t k = 1; k < u.nsrc(); k++) need(u.src(k));
         break;
       }
@@ -250,10 +251,12 @@ void ProgramView::mark_needs() {
 
 MemAccess ProgramView::access(UOp index) const {
   index = strip_after(index);
-  TG_ASSERT(index.is(Ops::INDEX) && index.nsrc() == 2, "not a flat access: ", index);
   MemAccess a;
   a.base = strip_after(index.src(0));
+  const bool pixel = is_image(a.base);
+  TG_ASSERT(index.is(Ops::INDEX) && index.nsrc() == (pixel ? 3 : 2), "not an access of memory: ", index);
   a.index = index.src(1);
+  if (pixel) a.column = index.src(2);
   TG_ASSERT(a.base.in(groups::kDefines) && !is_variable(a.base), "index into no storage: ", a.base);
   const Inst& i = of(a.index);
   TG_ASSERT(i.u.dtype().is_int() && !i.u.dtype().is_weak(), "index of type ", i.u.dtype());

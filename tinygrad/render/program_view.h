@@ -24,8 +24,9 @@ struct Inst {
 
 /// How a LOAD or STORE touches memory.
 struct MemAccess {
-  UOp base;  ///< PARAM or BUFFER
-  UOp index;
+  UOp base;       ///< PARAM or BUFFER
+  UOp index;      ///< of an image: the row
+  UOp column;     ///< of an image; else empty
   int lanes = 1;  ///< of the index
   bool affine = true;
   int64_t stride = 0;            ///< in elements between adjacent lanes, when affine

@@ -8,6 +8,7 @@ void register_builtin_devices() {
   register_device(amd_kind());
   register_device(metal_kind());
   register_device(opencl_kind());
+  register_device(qcom_kind());
   register_device(webgpu_kind());
   register_device(null_kind());
   register_device(interp_kind());

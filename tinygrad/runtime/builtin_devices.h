@@ -10,6 +10,7 @@ DeviceKind null_kind();
 DeviceKind interp_kind();
 DeviceKind disk_kind();
 DeviceKind opencl_kind();
+DeviceKind qcom_kind();
 DeviceKind cuda_kind();
 DeviceKind amd_kind();
 DeviceKind metal_kind();

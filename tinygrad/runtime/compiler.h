@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tinygrad/target/target.h"
+
 namespace tg {
 
 /// Turns a renderer's output into what the device loads. Thread-safe: kernels compile in parallel.
@@ -49,7 +51,8 @@ struct LaunchArgs : LaunchSize {
   /// By parameter: bytes from the begin of the allocation; nullptr where handles are addresses.
   const int64_t* offsets = nullptr;
   int nbuffers = 0;
-  const int64_t* vars = nullptr;  ///< variables in the order of the kernel's parameters, narrower values widened
+  const ImageSize* images = nullptr;  ///< by parameter; nullptr: the kernel uses no images
+  const int64_t* vars = nullptr;      ///< variables in the order of the kernel's parameters, narrower values widened
   int nvars = 0;
   int max_threads = 0;  ///< host: threads to use at most; 1 runs inline, 0 all of the pool
 };

@@ -10,6 +10,7 @@
 #include "tinygrad/runtime/device_registry.h"
 #include "tinygrad/runtime/host_compilers.h"
 #include "tinygrad/runtime/nvrtc_compiler.h"
+#include "tinygrad/runtime/opencl_offline.h"
 #include "tinygrad/runtime/ptxas.h"
 #include "tinygrad/runtime/wgsl_compiler.h"
 
@@ -30,6 +31,7 @@ Target ptx_target(const std::string& arch) {
 constexpr Offline kOffline[] = {{"CUDA", cuda_target, make_nvrtc_compiler},
                                 {"PTX", ptx_target, make_ptxas_compiler},
                                 {"HIP", amdgpu_target, make_amdgpu_compiler},
+                                {"OPENCL", opencl_offline_target, make_opencl_offline_compiler},
                                 {"WGSL", wgsl_target, make_wgsl_compiler}};
 const Offline* find_offline(std::string_view renderer) {
   for (const Offline& o : kOffline)
@@ -43,6 +45,7 @@ struct HostToolchain::State {
   bool runs;
   std::mutex mutex;
   std::string last_dev;  // the setting `last` belongs to
+  int64_t last_images = 0;
   int last_threads = 0;
   const Target* last = nullptr;
   std::map<std::string, std::unique_ptr<Target>> targets;      // by key
@@ -61,7 +64,7 @@ struct HostToolchain::State {
     t.cores = threads;
     if (t.renderer.empty()) t.renderer = !llvm_plugin_missing().empty() && !clang_path().empty() ? "CLANG" : "LLVM";
     TG_CHECK(DeviceError, t.renderer == "LLVM" || t.renderer == "CLANG", "[DEV] ", kind, " has no renderer '",
-             t.renderer, "', expected LLVM", runs ? " or CLANG" : ", CLANG, CUDA, PTX, HIP or WGSL",
+             t.renderer, "', expected LLVM", runs ? " or CLANG" : ", CLANG, CUDA, PTX, HIP, OPENCL or WGSL",
              t.renderer.starts_with("C")   ? ", did you mean: 'CLANG'?"
              : t.renderer.starts_with("L") ? ", did you mean: 'LLVM'?"
                                            : "");
@@ -85,12 +88,13 @@ const Target& HostToolchain::target() {
   const std::string& dev = env::DEV.get();
   const int threads = env::num_cpu_threads();
   std::lock_guard lock(s.mutex);
-  if (s.last && s.last_dev == dev && s.last_threads == threads) return *s.last;
+  if (s.last && s.last_dev == dev && s.last_threads == threads && s.last_images == env::IMAGE.get()) return *s.last;
   Target t = s.make_target(threads);
   auto& kept = s.targets[t.key()];
   if (!kept) kept = std::make_unique<Target>(std::move(t));
   s.last_dev = dev;
   s.last_threads = threads;
+  s.last_images = env::IMAGE.get();
   return *(s.last = kept.get());
 }
 

@@ -8,6 +8,7 @@
 
 #include "tinygrad/render/program_view.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/memory_ops.h"
 #include "tinygrad/uop/variables.h"
 
 namespace tg {
@@ -156,7 +157,7 @@ class Interpreter::Decoder {
           if (u.src(i).is(Ops::RANGE) && !is_lane(u.src(i))) close(u.src(i));
         return;
       case Ops::LOAD:
-      case Ops::STORE: return access(u);
+      case Ops::STORE: return is_pixel_access(u) ? pixel(u) : access(u);
       case Ops::REDUCE: return reduce(u);
       case Ops::WMMA: return product(u);
       case Ops::CUSTOMI: return is_matrix_load(u) ? matrix_load(u) : shuffle(u);
@@ -255,6 +256,35 @@ class Interpreter::Decoder {
     }
     if (is_load && !s.gated && !s.affine) s.gather = gather_loop(s.index_type, s.item);
     if (is_load) s.out = place(u) = reserve(s.item * static_cast<size_t>(lanes));
+    push(s);
+  }
+
+  void pixel(UOp u) {
+    const MemAccess a = view_.access(u.src(0));
+    const bool is_load = u.is(Ops::LOAD);
+    const UOps extents(a.base.src(0).srcs().begin(), a.base.src(0).srcs().end());
+    Pixel p{};
+    p.size = {static_cast<int64_t>(extents[1].const_int()), static_cast<int64_t>(extents[0].const_int()),
+              a.base.dtype().itemsize()};
+    p.slot = a.base.arg<ParamArg>().slot;
+    p.y = operand(a.index, 1);
+    p.x = operand(a.column, 1);
+    p.row_type = a.index.dtype();
+    p.column_type = a.column.dtype();
+    Step s{};
+    s.kind = is_load ? Kind::kReadPixel : Kind::kWritePixel;
+    s.item = 4;
+    s.u = u;
+    s.base = static_cast<int64_t>(to_.pixels_.size());
+    if (is_load && u.nsrc() > 1) p.values[0] = operand(u.src(1), 1);
+    for (uint32_t i = 0; !is_load && i < 4; i++) p.values[i] = operand(u.src(1 + i), 1);
+    s.gated = u.nsrc() > (is_load ? 1u : 5u);
+    if (s.gated) p.gate = operand(u.src(u.nsrc() - 1), 1);
+    if (is_load) {
+      s.out = place(u) = reserve(kAlign);
+      for (int i = 1; i < 4; i++) reserve(kAlign);
+    }
+    to_.pixels_.push_back(p);
     push(s);
   }
 
@@ -486,6 +516,59 @@ std::vector<double> read_factor(const TensorCore& c, size_t side, const Register
 }
 }  // namespace
 
+/// Returns which pixel of all rows a thread means; -1 outside of the image.
+int64_t Interpreter::pixel_of(const Pixel& p, const Warp& w, size_t thread) const {
+  const auto coordinate = [&](size_t place, DType d) {
+    return read_int(w.frame + place * w.n + thread * static_cast<size_t>(d.itemsize()), d);
+  };
+  const int64_t y = coordinate(p.y, p.row_type), x = coordinate(p.x, p.column_type);
+  return y < 0 || y >= p.size.height || x < 0 || x >= p.size.width ? -1 : y * p.size.width + x;
+}
+
+void Interpreter::read_pixels(const Step& s, const Warp& w, void* const* buffers) const {
+  const Pixel& p = pixels_[static_cast<size_t>(s.base)];
+  const auto* memory = static_cast<const unsigned char*>(buffers[p.slot]);
+  for (size_t t = 0; t < w.n; t++) {
+    const bool on = !s.gated || w.frame[p.gate * w.n + t];
+    const int64_t at = on ? pixel_of(p, w, t) : -1;
+    for (size_t i = 0; i < 4; i++) {
+      unsigned char* out = w.frame + (s.out + i * kAlign) * w.n + t * s.item;
+      float v = 0;  // outside
+      if (!on) std::memcpy(&v, w.frame + p.values[0] * w.n + t * s.item, sizeof v);
+      else if (at >= 0) {
+        const unsigned char* from = memory + (static_cast<size_t>(at) * 4 + i) * static_cast<size_t>(p.size.itemsize);
+        uint16_t half = 0;
+        if (p.size.itemsize == 4) std::memcpy(&v, from, sizeof v);
+        else {
+          std::memcpy(&half, from, sizeof half);
+          v = half_to_float(half);
+        }
+      }
+      std::memcpy(out, &v, sizeof v);
+    }
+  }
+}
+
+void Interpreter::write_pixels(const Step& s, const Warp& w, void* const* buffers) const {
+  const Pixel& p = pixels_[static_cast<size_t>(s.base)];
+  auto* memory = static_cast<unsigned char*>(buffers[p.slot]);
+  for (size_t t = 0; t < w.n; t++) {
+    if (s.gated && !w.frame[p.gate * w.n + t]) continue;
+    const int64_t at = pixel_of(p, w, t);
+    if (at < 0)
+      throw InternalError(str("[interp] ", program_->name, ": a pixel is written outside of an image of ", p.size.width,
+                              " x ", p.size.height, ", at ", s.u));
+    for (size_t i = 0; i < 4; i++) {
+      unsigned char* to = memory + (static_cast<size_t>(at) * 4 + i) * static_cast<size_t>(p.size.itemsize);
+      float v;
+      std::memcpy(&v, w.frame + p.values[i] * w.n + t * s.item, sizeof v);
+      const uint16_t half = float_to_half(v);
+      if (p.size.itemsize == 4) std::memcpy(to, &v, sizeof v);
+      else std::memcpy(to, &half, sizeof half);
+    }
+  }
+}
+
 /// Gives each thread the value of the one whose number differs in some bits.
 void Interpreter::shuffle(const Step& s, const Warp& w) const {
   const auto bits = static_cast<size_t>(s.base);
@@ -629,6 +712,8 @@ bool Interpreter::run_to_barrier(Warp& w, void* const* buffers, const int64_t* v
       case Kind::kProduct: product(s, w); break;
       case Kind::kShuffle: shuffle(s, w); break;
       case Kind::kMatrixLoad: matrix_load(s, w, buffers); break;
+      case Kind::kReadPixel: read_pixels(s, w, buffers); break;
+      case Kind::kWritePixel: write_pixels(s, w, buffers); break;
       case Kind::kBarrier: return false;
     }
   }

@@ -41,7 +41,9 @@ class Interpreter {
     kBarrier,
     kProduct,
     kShuffle,
-    kMatrixLoad
+    kMatrixLoad,
+    kReadPixel,
+    kWritePixel
   };
   enum class Memory : uint8_t { kParam, kFrame, kShared };
   struct Step {
@@ -67,6 +69,15 @@ class Interpreter {
     const TensorCore* core;
     std::vector<size_t> registers;  // places of those of a, b and the sum
   };
+  /// A LOAD or STORE of an image: `base` of kReadPixel and kWritePixel is its number. Of the numbers that are read the
+  /// places follow each other in the frame.
+  struct Pixel {
+    ImageSize size;
+    int64_t slot;
+    size_t y, x;  // places of the coordinates
+    DType row_type, column_type;
+    size_t values[4], gate;  // places of what is written, or of the alternative
+  };
   class Decoder;
   [[noreturn]] void out_of_bounds(const Step& s, int lane, int64_t index) const;
   /// Threads that execute every step together, as a warp does, so barriers are between warps. A place p of the frame is
@@ -87,6 +98,9 @@ class Interpreter {
   void product(const Step& s, const Warp& w) const;
   void shuffle(const Step& s, const Warp& w) const;
   void matrix_load(const Step& s, const Warp& w, void* const* buffers) const;
+  void read_pixels(const Step& s, const Warp& w, void* const* buffers) const;
+  void write_pixels(const Step& s, const Warp& w, void* const* buffers) const;
+  int64_t pixel_of(const Pixel& p, const Warp& w, size_t thread) const;
   void splat(const Step& s, const Warp& w) const;
   void write_all(const Step& s, const Warp& w, int64_t value) const;
   bool begin_loop(const Step& s, const Warp& w) const;
@@ -99,6 +113,7 @@ class Interpreter {
   std::vector<unsigned char> image_;  // literals and lane numbers, the beginning of the frame of a thread
   std::vector<std::pair<size_t, size_t>> literals_;  // their places and bytes
   std::vector<Product> products_;
+  std::vector<Pixel> pixels_;
   size_t frame_bytes_ = 0, shared_bytes_ = 0;
 };
 

@@ -46,8 +46,11 @@ class NullDevice final : public Device {
   const Target& target() override {
     const Target& t = toolchain_.target();
     DeviceTraits traits = device_traits("NULL");
-    if (const bool groups = make_renderer(t)->has_locals(); traits.row_groups != groups) {
+    const bool groups = make_renderer(t)->has_locals();
+    const int64_t pitch = t.images.width ? t.images.pitch : 0;
+    if (traits.row_groups != groups || traits.image_pitch != pitch) {
       traits.row_groups = groups;
+      traits.image_pitch = pitch;
       set_device_traits("NULL", traits);
     }
     return t;

@@ -47,6 +47,10 @@ class Declarations {
     for (const char* index : {"get_global_id", "get_group_id", "get_local_id"})
       if (names_.contains(index)) out_ += str(kConst, "size_t ", index, "(uint);\n");
     if (names_.contains("barrier")) out_ += "__attribute__((overloadable, convergent)) void barrier(uint);\n";
+    if (names_.contains("read_imagef"))
+      out_ += str(kPure, "float4 read_imagef(read_only image2d_t, sampler_t, int2);\n");
+    if (names_.contains("write_imagef"))
+      out_ += str(kEffect, "void write_imagef(write_only image2d_t, int2, float4);\n");
     for (const int n : kWidths) declare_vectors(n);
     declare_math("sqrt", 1);
     declare_math("trunc", 1);

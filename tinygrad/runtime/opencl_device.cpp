@@ -1,13 +1,13 @@
 /// \file The CL device: any OpenCL driver that the loader finds.
 #include "tinygrad/runtime/opencl_device.h"
 
-#include <algorithm>
 #include <map>
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/runtime/builtin_devices.h"
 #include "tinygrad/runtime/device.h"
+#include "tinygrad/runtime/opencl_offline.h"
 #include "tinygrad/target/device_traits.h"
 
 namespace tg {
@@ -22,13 +22,16 @@ class OpenClAllocator final : public Allocator {
       throw OutOfMemoryError(
           str("[allocate] ", context_.name, ": got ", bytes, " bytes, an allocation has at most ", d.most_bytes));
     cl_int error = CL_SUCCESS;
-    cl_mem block = opencl().CreateBuffer(context_.context, CL_MEM_READ_WRITE, bytes, nullptr, &error);
+    cl_mem block = context_.cl.CreateBuffer(context_.context, CL_MEM_READ_WRITE, bytes, nullptr, &error);
     if (error == CL_MEM_OBJECT_ALLOCATION_FAILURE || error == CL_OUT_OF_RESOURCES || error == CL_OUT_OF_HOST_MEMORY)
       return nullptr;
     context_.check(error, "clCreateBuffer");
     return block;
   }
-  void free(void* block, size_t) noexcept override { opencl().ReleaseMemObject(static_cast<cl_mem>(block)); }
+  void free(void* block, size_t) noexcept override {
+    context_.images.drop(context_.cl, block);
+    context_.cl.ReleaseMemObject(static_cast<cl_mem>(block));
+  }
 
  private:
   const OpenClContext& context_;
@@ -36,9 +39,10 @@ class OpenClAllocator final : public Allocator {
 
 class OpenClBackend final : public Device {
  public:
-  OpenClBackend(const std::string& name, std::unique_ptr<OpenClContext> context)
+  OpenClBackend(const OpenClKind& kind, const std::string& name, std::unique_ptr<OpenClContext> context)
       : Device(name, std::make_unique<LruAllocator>(std::make_unique<OpenClAllocator>(*context), name, int64_t{1} << 30,
                                                     context->device.global_bytes)),
+        kind_(kind),
         context_(std::move(context)),
         queue_(*context_),
         transfers_(*context_),
@@ -49,7 +53,7 @@ class OpenClBackend final : public Device {
   const Target& target() override;
   Compiler& compiler(const Target&) override { return compiler_; }
   Compiler& source_compiler(const Target&) override {
-    throw DeviceError("[custom_kernel] got a kernel in C for CL: write it in UOps");
+    throw DeviceError(str("[custom_kernel] got a kernel in C for ", kind(), ": write it in UOps"));
   }
   using Device::load;
   std::shared_ptr<Executable> load(std::span<const uint8_t> binary, const std::string& symbol) override {
@@ -59,41 +63,60 @@ class OpenClBackend final : public Device {
   Queue& transfer_queue() override { return transfers_; }
 
  private:
+  const OpenClKind& kind_;
   std::unique_ptr<OpenClContext> context_;
   OpenClQueue queue_, transfers_;
   OpenClCompiler compiler_;
   std::mutex mutex_;
-  std::string last_dev_;  // the setting `last_` belongs to
+  std::string last_dev_;  // the settings `last_` belongs to
+  bool last_images_ = false;
   const Target* last_ = nullptr;
   std::map<std::string, std::unique_ptr<Target>> targets_;  // by key
 };
 
 const Target& OpenClBackend::target() {
   const std::string& dev = env::DEV.get();
+  const int64_t setting = env::IMAGE.get();
+  const bool images = setting < 0 ? kind_.images : setting > 0;
   std::lock_guard lock(mutex_);
-  if (last_ && last_dev_ == dev) return *last_;
-  const DeviceSpec spec = dev_setting("CL");
-  Target t = opencl_target(context_->device, spec.renderer, spec.arch);
+  if (last_ && last_dev_ == dev && last_images_ == images) return *last_;
+  const DeviceSpec spec = dev_setting(kind_.name);
+  Target t = opencl_target(context_->device, spec.renderer, spec.arch, images, kind_.name);
   auto& kept = targets_[t.key()];
   if (!kept) kept = std::make_unique<Target>(std::move(t));
   last_dev_ = dev;
+  last_images_ = images;
   const bool groups = kept->has("workgroups");
-  set_device_traits("CL", {.row_kernels = !groups, .row_groups = groups, .attention_kernels = !groups});
+  set_device_traits(kind_.name, {.row_kernels = !groups,
+                                 .row_groups = groups,
+                                 .attention_kernels = !groups,
+                                 .image_pitch = kept->images.width ? kept->images.pitch : 0});
   return *(last_ = kept.get());
 }
 
-std::unique_ptr<Device> open_opencl_device(const std::string& name) {
-  std::vector<OpenClDevice> devices = opencl_devices();
+const OpenClKind kAnyOpenCl{.name = "CL", .platform = "", .library = opencl, .images = false};
+const OpenClKind kQualcomm{.name = "QCOM", .platform = "QUALCOMM", .library = qualcomm_opencl, .images = true};
+
+/// Returns the devices of a kind. Throws DeviceError when there are none.
+std::vector<OpenClDevice> devices_of(const OpenClKind& kind) {
+  std::vector<OpenClDevice> devices = opencl_devices(kind.library());
+  std::erase_if(devices, [&](const OpenClDevice& d) { return !d.platform.starts_with(kind.platform); });
+  TG_CHECK(DeviceError, !devices.empty(), "[device] the OpenCL library has no device of ", kind.platform);
+  return devices;
+}
+
+std::unique_ptr<Device> open_opencl_device(const OpenClKind& kind, const std::string& name) {
+  std::vector<OpenClDevice> devices = devices_of(kind);
   const size_t colon = name.find(':');
   const size_t index = colon == std::string::npos ? 0 : std::stoul(name.substr(colon + 1));
   TG_CHECK(DeviceError, index < devices.size(), "[device] got ", name, ", found ", devices.size(), " OpenCL device",
            devices.size() == 1 ? "" : "s");
-  return std::make_unique<OpenClBackend>(name, std::make_unique<OpenClContext>(devices[index], name));
+  return std::make_unique<OpenClBackend>(kind, name, std::make_unique<OpenClContext>(devices[index], name));
 }
 
-std::string describe_opencl() {
+std::string describe_opencl(const OpenClKind& kind) {
   std::string text;
-  for (const OpenClDevice& d : opencl_devices())
+  for (const OpenClDevice& d : devices_of(kind))
     text += str(text.empty() ? "" : "; ", d.name, " (", d.platform, ", ", d.driver, ")");
   return text;
 }
@@ -105,56 +128,32 @@ std::string why_no_gpu() {
 }  // namespace
 
 OpenClContext::OpenClContext(OpenClDevice d, std::string device_name)
-    : device(std::move(d)), name(std::move(device_name)) {
+    : device(std::move(d)), cl(*device.functions), name(std::move(device_name)) {
   cl_int error = CL_SUCCESS;
-  context = opencl().CreateContext(nullptr, 1, &device.id, nullptr, nullptr, &error);
+  context = cl.CreateContext(nullptr, 1, &device.id, nullptr, nullptr, &error);
   check(error, "clCreateContext");
-}
-
-Target opencl_target(const OpenClDevice& device, const std::string& renderer, const std::string& arch) {
-  TG_CHECK(DeviceError, renderer.empty() || renderer == "OPENCL", "[DEV] CL has no renderer '", renderer,
-           "', expected OPENCL");
-  TG_CHECK(DeviceError, arch.empty() || arch == "workgroups" || arch == "lanes", "[DEV] got CL:OPENCL:", arch,
-           ", expected workgroups or lanes");
-  const bool processor = device.type & CL_DEVICE_TYPE_CPU;
-  const bool groups = arch.empty() ? !processor : arch == "workgroups";
-  Target t;
-  t.device = "CL";
-  t.renderer = "OPENCL";
-  t.arch = "opencl";
-  t.cpu = device.name;
-  if (device.fma) t.features.emplace_back("fma");
-  if (device.fp16) t.features.emplace_back("fp16");
-  if (device.fp64) t.features.emplace_back("fp64");
-  if (groups) t.features.emplace_back("workgroups");
-  t.vector_bytes = static_cast<int>(std::min<int64_t>(device.lanes * 4, 64));
-  t.vector_registers = t.vector_bytes == 64 ? 32 : 16;
-  t.cores = static_cast<int>(device.units);
-  t.shared_bytes = device.local_bytes;
-  if (processor) {
-    const Target& host = host_processor();
-    if (host.arch == "x86_64" && !groups) t.features.push_back(host.arch);  // stores may go past its caches
-    t.l1_bytes = host.l1_bytes;
-    t.l2_bytes = std::min(host.l2_bytes, device.local_bytes);
-    t.l3_bytes = host.l3_bytes;
-  }
-  t.group_threads = device.group_threads;
-  for (int i = 0; i < 3; i++) {
-    t.group_limit[i] = device.group_limit[i];
-    t.grid_limit[i] = (int64_t{1} << 31) - 1;
-  }
-  return t;
 }
 
 DeviceKind opencl_kind() {
   return {.name = "CL",
-          .open = open_opencl_device,
-          .describe = describe_opencl,
+          .open = [](const std::string& name) { return open_opencl_device(kAnyOpenCl, name); },
+          .describe = [] { return describe_opencl(kAnyOpenCl); },
           .install = "apt install ocl-icd-libopencl1 and a driver: pocl-opencl-icd runs on any processor",
           .aliases = {"OPENCL"},
           .order = 130,
           .gpu = true,
           .no_gpu = why_no_gpu};
+}
+
+DeviceKind qcom_kind() {
+  set_device_traits("QCOM", {.row_kernels = false, .image_pitch = kAdrenoImages.pitch});
+  return {.name = "QCOM",
+          .open = [](const std::string& name) { return open_opencl_device(kQualcomm, name); },
+          .describe = [] { return describe_opencl(kQualcomm); },
+          .install = "the OpenCL driver of the vendor's Android or Linux for Snapdragon; QCOM_LIBRARY names its file",
+          .aliases = {"ADRENO"},
+          .order = 125,
+          .gpu = true};
 }
 
 }  // namespace tg

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -16,12 +17,45 @@
 
 namespace tg {
 
+/// A kind of device that runs OpenCL.
+struct OpenClKind {
+  const char* name;                     ///< "CL"
+  const char* platform;                 ///< what the names of its platforms begin with; empty: all are of the kind
+  const OpenClFunctions& (*library)();  ///< throws DeviceError that says what is missing
+  bool images;                          ///< kernels use images unless IMAGE says otherwise
+};
+
+/// Images of one device that are views of its buffers, kept while these live. Thread-safe.
+class OpenClImages {
+ public:
+  /// Returns the image of the bytes of a buffer from `offset` on; nullptr where they cannot be one: the device has no
+  /// such views, or none that begins there.
+  cl_mem view(const OpenClDevice& device, cl_context context, MemoryPlace at, const ImageSize& size);
+  /// Releases the images of a buffer.
+  void drop(const OpenClFunctions& functions, void* buffer);
+
+ private:
+  struct View {
+    size_t offset = 0;
+    ImageSize size;
+    cl_mem image = nullptr;
+  };
+  std::mutex mutex_;
+  std::unordered_map<void*, std::vector<View>> views_;  // by buffer
+};
+/// Makes an image with memory of its own, or one of `buffer` with rows of `pitch` bytes; nullptr when there is none, with
+/// the error.
+cl_mem make_opencl_image(const OpenClFunctions& cl, cl_context context, const ImageSize& size, cl_mem buffer,
+                         size_t pitch, cl_int* error);
+
 /// An opened device; lives until the process ends.
 struct OpenClContext {
   OpenClContext(OpenClDevice d, std::string device_name);
   OpenClDevice device;
+  const OpenClFunctions& cl;
   std::string name;  ///< canonical: "CL", "CL:1"
   cl_context context = nullptr;
+  mutable OpenClImages images;
 
   void check(cl_int error, const char* call) const { check_opencl(error, call, name); }
 };
@@ -50,18 +84,21 @@ class OpenClQueue final : public Queue {
 class OpenClProgram {
  public:
   OpenClProgram() = default;
-  explicit OpenClProgram(cl_program program) : program_(program) {}
-  OpenClProgram(OpenClProgram&& other) noexcept : program_(std::exchange(other.program_, nullptr)) {}
+  OpenClProgram(const OpenClFunctions& functions, cl_program program) : functions_(&functions), program_(program) {}
+  OpenClProgram(OpenClProgram&& other) noexcept
+      : functions_(other.functions_), program_(std::exchange(other.program_, nullptr)) {}
   OpenClProgram& operator=(OpenClProgram&& other) noexcept {
+    std::swap(functions_, other.functions_);
     std::swap(program_, other.program_);
     return *this;
   }
   ~OpenClProgram() {
-    if (program_) opencl().ReleaseProgram(program_);
+    if (program_) functions_->ReleaseProgram(program_);
   }
   cl_program get() const { return program_; }
 
  private:
+  const OpenClFunctions* functions_ = nullptr;
   cl_program program_ = nullptr;
 };
 
@@ -95,9 +132,11 @@ class OpenClCompiler final : public Compiler {
 std::shared_ptr<Executable> load_opencl(const OpenClContext& context, OpenClQueue& queue, OpenClCompiler& compiler,
                                         std::span<const uint8_t> binary, const std::string& symbol);
 
-/// Returns the target for what DEV says behind "CL:": a renderer, "OPENCL" or none, and how kernels run: "workgroups"
-/// as grids of groups, "lanes" as kernels of a host, each thread an iteration of the outermost loop with vectors. By
-/// default processors take the latter. Throws DeviceError for anything else.
-Target opencl_target(const OpenClDevice& device, const std::string& renderer, const std::string& arch);
+/// Returns the target of a kind for what DEV says behind it: a renderer, "OPENCL" or none, and how kernels run:
+/// "workgroups" as grids of groups, "lanes" as kernels of a host, each thread an iteration of the outermost loop with
+/// vectors. By default processors take the latter, unless kernels are to use `images`, which grids alone do. Throws
+/// DeviceError for anything else.
+Target opencl_target(const OpenClDevice& device, const std::string& renderer, const std::string& arch,
+                     bool images = false, const std::string& kind = "CL");
 
 }  // namespace tg

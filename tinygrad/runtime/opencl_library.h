@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tinygrad/target/target.h"
+
 namespace tg {
 
 /// Functions of the library by their names without "cl".
@@ -17,6 +19,7 @@ struct OpenClFunctions {
   X(CreateBuffer) X(ReleaseMemObject) X(CreateProgramWithSource) X(CreateProgramWithBinary) X(BuildProgram)     \
   X(GetProgramInfo) X(GetProgramBuildInfo) X(ReleaseProgram) X(CreateKernel) X(ReleaseKernel) X(SetKernelArg)   \
   X(EnqueueNDRangeKernel) X(EnqueueReadBuffer) X(EnqueueWriteBuffer) X(EnqueueCopyBuffer)                       \
+  X(CreateSubBuffer) X(CreateImage) X(EnqueueCopyBufferToImage) X(EnqueueCopyImageToBuffer)                     \
   X(EnqueueMarkerWithWaitList) X(EnqueueBarrierWithWaitList) X(GetEventInfo) X(GetEventProfilingInfo)           \
   X(WaitForEvents) X(ReleaseEvent) X(Flush) X(Finish)
 #define TG_OPENCL_MEMBER(name) decltype(&::cl##name) name = nullptr;
@@ -29,6 +32,9 @@ struct OpenClFunctions {
 OpenClFunctions open_opencl(const char* file);
 /// Returns the functions of libOpenCL, opened on the first call. Throws DeviceError when that failed.
 const OpenClFunctions& opencl();
+/// Returns the functions of Qualcomm's driver, opened on the first call: QCOM_LIBRARY, or where systems keep it. Throws
+/// DeviceError when there is none.
+const OpenClFunctions& qualcomm_opencl();
 
 /// Returns the name of an error: "CL_OUT_OF_RESOURCES".
 std::string opencl_error_name(cl_int error);
@@ -37,6 +43,7 @@ void check_opencl(cl_int error, const char* call, const std::string& device);
 
 /// What a device says of itself.
 struct OpenClDevice {
+  const OpenClFunctions* functions = nullptr;  ///< of the library that found it
   cl_device_id id = nullptr;
   std::string name, platform, driver;  ///< "pthread-skylake-avx512", "Portable Computing Language", "3.1"
   cl_device_type type = 0;
@@ -48,6 +55,9 @@ struct OpenClDevice {
   bool compiles_at_launch = false;
   int64_t units = 1, lanes = 1;  ///< compute units; float32 values of a vector
   int64_t group_threads = 1, group_limit[3] = {1, 1, 1};
+  ImageLimits images;              ///< width 0: it has none for float32 and float16
+  bool images_of_buffers = false;  ///< an image can be a view of a buffer; elsewhere bytes are copied
+  int64_t view_alignment = 1;      ///< bytes: where in a buffer such a view may begin
   int64_t local_bytes = 0, global_bytes = 0, most_bytes = 0;  ///< memory of a group, of the device, of an allocation
 };
 /// Compiler options that leave out clang's header of all OpenCL functions, which takes much longer to read than a
@@ -57,8 +67,8 @@ constexpr const char* kWithoutOpenClHeader = " -D_OPENCL_H_";
 /// options.
 std::string opencl_declarations(const std::string& source);
 
-/// Returns the devices of all platforms: GPUs first, then accelerators, then processors. Throws DeviceError when there
-/// are none.
-std::vector<OpenClDevice> opencl_devices();
+/// Returns the devices of all platforms of a library: GPUs first, then accelerators, then processors. Throws DeviceError
+/// when there are none.
+std::vector<OpenClDevice> opencl_devices(const OpenClFunctions& functions = opencl());
 
 }  // namespace tg

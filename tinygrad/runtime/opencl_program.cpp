@@ -4,16 +4,16 @@
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/runtime/opencl_device.h"
+#include "tinygrad/runtime/opencl_images.h"
 
 namespace tg {
 namespace {
 
-std::string build_log(cl_program program, cl_device_id device) {
+std::string build_log(const OpenClFunctions& cl, cl_program program, cl_device_id device) {
   size_t n = 0;
-  if (opencl().GetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &n) != CL_SUCCESS || n == 0)
-    return "";
+  if (cl.GetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &n) != CL_SUCCESS || n == 0) return "";
   std::string log(n, '\0');
-  opencl().GetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, n, log.data(), nullptr);
+  cl.GetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, n, log.data(), nullptr);
   log.resize(log.find('\0') == std::string::npos ? n : log.find('\0'));
   return log;
 }
@@ -23,11 +23,12 @@ class OpenClExecutable final : public Executable {
   OpenClExecutable(const OpenClContext& context, OpenClQueue& queue, OpenClProgram program, cl_kernel kernel,
                    std::string name)
       : context_(context), queue_(queue), program_(std::move(program)), kernel_(kernel), name_(std::move(name)) {}
-  ~OpenClExecutable() override { opencl().ReleaseKernel(kernel_); }
+  ~OpenClExecutable() override { context_.cl.ReleaseKernel(kernel_); }
   void launch(const LaunchArgs& args) override;
 
  private:
   void check_size(const LaunchArgs& args) const;
+  void enqueue(const LaunchArgs& args, const size_t* global, const size_t* local);
 
   const OpenClContext& context_;
   OpenClQueue& queue_;
@@ -58,13 +59,18 @@ void OpenClExecutable::launch(const LaunchArgs& args) {
   }
   global[0] *= static_cast<size_t>(args.thread_extent);
   if (global[0] * global[1] * global[2] == 0) return;
-  const OpenClFunctions& cl = opencl();
   std::lock_guard lock(mutex_);
+  enqueue(args, global, local);
+}
+
+void OpenClExecutable::enqueue(const LaunchArgs& args, const size_t* global, const size_t* local) {
+  const OpenClFunctions& cl = context_.cl;
+  LaunchImages images(context_, queue_, args);
   cl_uint at = 0;
   auto pass = [&](const void* value, size_t bytes) {
     context_.check(cl.SetKernelArg(kernel_, at++, bytes, value), "clSetKernelArg");
   };
-  for (int i = 0; i < args.nbuffers; i++) pass(&args.buffers[i], sizeof(cl_mem));
+  for (int i = 0; i < args.nbuffers; i++) pass(&images.memory()[i], sizeof(cl_mem));
   for (int i = 0; i < args.nbuffers; i++) pass(&args.offsets[i], sizeof(int64_t));
   for (int i = 0; i < args.nvars; i++) pass(&args.vars[i], sizeof(int64_t));
   if (context_.device.compiles_at_launch) queue_.finish_with_thread();
@@ -73,6 +79,7 @@ void OpenClExecutable::launch(const LaunchArgs& args) {
   TG_CHECK(DeviceError, error == CL_SUCCESS, "[launch] ", context_.name, ": kernel ", name_, ", grid ", args.global[0],
            " x ", args.global[1], " x ", args.global[2], " of ", local[0], " x ", local[1], " x ", local[2],
            " threads: ", opencl_error_name(error));
+  images.copy_back();
 }
 }  // namespace
 
@@ -88,16 +95,16 @@ std::string OpenClCompiler::cache_key() const {
 /// Returns no program, and the driver's log, for a source that it rejects.
 OpenClProgram OpenClCompiler::build_with(const std::string& declarations, const std::string& source,
                                          const std::string& options, std::string* log) {
-  const OpenClFunctions& cl = opencl();
+  const OpenClFunctions& cl = context_.cl;
   const cl_device_id device = context_.device.id;
   const char* texts[] = {declarations.c_str(), source.c_str()};
   const size_t lengths[] = {declarations.size(), source.size()};
   cl_int error = CL_SUCCESS;
-  OpenClProgram program(cl.CreateProgramWithSource(context_.context, 2, texts, lengths, &error));
+  OpenClProgram program(cl, cl.CreateProgramWithSource(context_.context, 2, texts, lengths, &error));
   context_.check(error, "clCreateProgramWithSource");
   error = cl.BuildProgram(program.get(), 1, &device, options.c_str(), nullptr, nullptr);
   if (error == CL_SUCCESS) return program;
-  *log = str(opencl_error_name(error), "\n", build_log(program.get(), device));
+  *log = str(opencl_error_name(error), "\n", build_log(cl, program.get(), device));
   return {};
 }
 
@@ -127,7 +134,7 @@ std::vector<uint8_t> OpenClCompiler::compile(const std::string& source) {
     built_.insert_or_assign(source, std::move(program));
     return {source.begin(), source.end()};
   }
-  const OpenClFunctions& cl = opencl();
+  const OpenClFunctions& cl = context_.cl;
   size_t bytes = 0;
   context_.check(cl.GetProgramInfo(program.get(), CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, nullptr),
                  "clGetProgramInfo");
@@ -152,12 +159,12 @@ std::string OpenClCompiler::assembly(const std::string& source) {
 namespace {
 /// Returns the program in a driver's binary. Throws FormatError where it is none.
 OpenClProgram program_of_binary(const OpenClContext& context, std::span<const uint8_t> binary) {
-  const OpenClFunctions& cl = opencl();
+  const OpenClFunctions& cl = context.cl;
   const cl_device_id device = context.device.id;
   const size_t bytes = binary.size();
   const uint8_t* data = binary.data();
   cl_int error = CL_SUCCESS, status = CL_SUCCESS;
-  OpenClProgram program(cl.CreateProgramWithBinary(context.context, 1, &device, &bytes, &data, &status, &error));
+  OpenClProgram program(cl, cl.CreateProgramWithBinary(context.context, 1, &device, &bytes, &data, &status, &error));
   if (error == CL_SUCCESS) error = status;
   if (error == CL_SUCCESS) error = cl.BuildProgram(program.get(), 1, &device, "", nullptr, nullptr);
   TG_CHECK(FormatError, error == CL_SUCCESS, opencl_error_name(error));
@@ -180,7 +187,7 @@ std::shared_ptr<Executable> load_opencl(const OpenClContext& context, OpenClQueu
   TG_CHECK(FormatError, !binary.empty(), "[load] ", context.name, ": got no bytes for ", symbol);
   OpenClProgram program = program_of(context, compiler, binary);
   cl_int error = CL_SUCCESS;
-  cl_kernel kernel = opencl().CreateKernel(program.get(), symbol.c_str(), &error);
+  cl_kernel kernel = context.cl.CreateKernel(program.get(), symbol.c_str(), &error);
   TG_CHECK(FormatError, error == CL_SUCCESS, "[load] ", context.name, ": got a program without a kernel ", symbol, ": ",
            opencl_error_name(error));
   return std::make_shared<OpenClExecutable>(context, queue, std::move(program), kernel, symbol);

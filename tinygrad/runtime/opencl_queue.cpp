@@ -9,13 +9,13 @@ namespace {
 class OpenClEvent final : public Event {
  public:
   OpenClEvent(const OpenClContext& context, cl_event event) : context_(context), event_(event) {}
-  ~OpenClEvent() override { opencl().ReleaseEvent(event_); }
+  ~OpenClEvent() override { context_.cl.ReleaseEvent(event_); }
   bool done() override {
     cl_int status = CL_COMPLETE;
-    opencl().GetEventInfo(event_, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr);
+    context_.cl.GetEventInfo(event_, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr);
     return status <= CL_COMPLETE;  // negative: an error
   }
-  void wait() override { context_.check(opencl().WaitForEvents(1, &event_), "clWaitForEvents"); }
+  void wait() override { context_.check(context_.cl.WaitForEvents(1, &event_), "clWaitForEvents"); }
   std::optional<double> seconds_since(const Event& earlier) const override {
     const auto* before = dynamic_cast<const OpenClEvent*>(&earlier);
     cl_ulong begin = 0, end = 0;
@@ -26,8 +26,8 @@ class OpenClEvent final : public Event {
 
  private:
   bool time(cl_ulong* nanoseconds) const {
-    return opencl().GetEventProfilingInfo(event_, CL_PROFILING_COMMAND_END, sizeof *nanoseconds, nanoseconds,
-                                          nullptr) == CL_SUCCESS;
+    return context_.cl.GetEventProfilingInfo(event_, CL_PROFILING_COMMAND_END, sizeof *nanoseconds, nanoseconds,
+                                             nullptr) == CL_SUCCESS;
   }
   const OpenClContext& context_;
   cl_event event_;
@@ -40,51 +40,51 @@ cl_mem memory(MemoryPlace place) { return static_cast<cl_mem>(place.block); }
 class FinishWithThread {
  public:
   ~FinishWithThread() {
-    for (cl_command_queue queue : queues_) opencl().Finish(queue);
+    for (const auto& [cl, queue] : queues_) cl->Finish(queue);
   }
-  void add(cl_command_queue queue) { add_once(queues_, queue); }
+  void add(const OpenClFunctions& cl, cl_command_queue queue) { add_once(queues_, std::pair(&cl, queue)); }
 
  private:
-  std::vector<cl_command_queue> queues_;
+  std::vector<std::pair<const OpenClFunctions*, cl_command_queue>> queues_;
 };
 }  // namespace
 
 void OpenClQueue::finish_with_thread() const {
   static thread_local FinishWithThread finish;
-  finish.add(queue_);
+  finish.add(context_.cl, queue_);
 }
 
 OpenClQueue::OpenClQueue(const OpenClContext& context) : context_(context) {
   cl_int error = CL_SUCCESS;
-  queue_ = opencl().CreateCommandQueue(context_.context, context_.device.id, CL_QUEUE_PROFILING_ENABLE, &error);
+  queue_ = context_.cl.CreateCommandQueue(context_.context, context_.device.id, CL_QUEUE_PROFILING_ENABLE, &error);
   context_.check(error, "clCreateCommandQueue");
 }
 
 void OpenClQueue::copy_in(MemoryPlace dst, const void* src, size_t n) {
-  context_.check(opencl().EnqueueWriteBuffer(queue_, memory(dst), CL_FALSE, dst.offset, n, src, 0, nullptr, nullptr),
+  context_.check(context_.cl.EnqueueWriteBuffer(queue_, memory(dst), CL_FALSE, dst.offset, n, src, 0, nullptr, nullptr),
                  "clEnqueueWriteBuffer");
 }
 void OpenClQueue::copy_out(void* dst, MemoryPlace src, size_t n) {
-  context_.check(opencl().EnqueueReadBuffer(queue_, memory(src), CL_FALSE, src.offset, n, dst, 0, nullptr, nullptr),
+  context_.check(context_.cl.EnqueueReadBuffer(queue_, memory(src), CL_FALSE, src.offset, n, dst, 0, nullptr, nullptr),
                  "clEnqueueReadBuffer");
 }
 void OpenClQueue::copy(MemoryPlace dst, MemoryPlace src, size_t n) {
   context_.check(
-      opencl().EnqueueCopyBuffer(queue_, memory(src), memory(dst), src.offset, dst.offset, n, 0, nullptr, nullptr),
+      context_.cl.EnqueueCopyBuffer(queue_, memory(src), memory(dst), src.offset, dst.offset, n, 0, nullptr, nullptr),
       "clEnqueueCopyBuffer");
 }
 EventRef OpenClQueue::record() {
   cl_event event = nullptr;
-  context_.check(opencl().EnqueueMarkerWithWaitList(queue_, 0, nullptr, &event), "clEnqueueMarkerWithWaitList");
+  context_.check(context_.cl.EnqueueMarkerWithWaitList(queue_, 0, nullptr, &event), "clEnqueueMarkerWithWaitList");
   auto out = std::make_shared<OpenClEvent>(context_, event);
   flush();  // another queue may wait for it
   return out;
 }
 void OpenClQueue::wait_for(const EventRef& event) {
   const cl_event handle = static_cast<const OpenClEvent&>(*event).handle();
-  context_.check(opencl().EnqueueBarrierWithWaitList(queue_, 1, &handle, nullptr), "clEnqueueBarrierWithWaitList");
+  context_.check(context_.cl.EnqueueBarrierWithWaitList(queue_, 1, &handle, nullptr), "clEnqueueBarrierWithWaitList");
 }
-void OpenClQueue::flush() { context_.check(opencl().Flush(queue_), "clFlush"); }
-void OpenClQueue::wait() { context_.check(opencl().Finish(queue_), "clFinish"); }
+void OpenClQueue::flush() { context_.check(context_.cl.Flush(queue_), "clFlush"); }
+void OpenClQueue::wait() { context_.check(context_.cl.Finish(queue_), "clFinish"); }
 
 }  // namespace tg

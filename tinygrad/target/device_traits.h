@@ -20,6 +20,9 @@ struct DeviceTraits {
   bool attention_kernels = false;
   /// Buffers that a kernel can be called with, its results included.
   int64_t kernel_buffers = INT64_MAX;
+  /// Where kernels read images: rows of one are multiples of so many pixels, and products and convolutions lay their
+  /// operands out as such rows. 0: they read none.
+  int64_t image_pitch = 0;
 };
 /// Returns the traits of the kind of `device` ("CPU", "CPU:1"): the defaults where nobody has set others.
 DeviceTraits device_traits(std::string_view device);

@@ -21,6 +21,8 @@ const GpuFigures& gpu_figures(const Target& target) {
     {"gfx11",   96,  2.50, 960,   32, 128,   32,  2,    32,   kRegisters * 3 / 2, 256, 64 * kKilo, 512, 512, 0},
     {"gfx12",   64,  2.97, 640,   32, 128,   32,  2,    32,   kRegisters * 3 / 2, 256, 64 * kKilo, 1024, 2048, 0},
     {"apple",   40,  1.38, 400,   32, 64,    32,  4,    24,   kRegisters, 128, 32 * kKilo,   256,  0,    256},
+    {"adreno",  6,   0.90, 77,    32, 128,   64,  2,    32,   kRegisters, 96,  32 * kKilo,   0,    0,    0},
+    {"intel",   32,  2.10, 560,   64, 128,   16,  16,   128,  kRegisters * 2, 64, 64 * kKilo, 0,   0,    0},
     {"",        16,  1.50, 200,   32, 64,    32,  2,    32,   kRegisters, 128, 32 * kKilo,   256,  256,  256},
   };
   // clang-format on

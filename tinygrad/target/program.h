@@ -33,6 +33,7 @@ struct Program {
   Opts applied_opts;
   int nbuffers = 0;                   ///< kernel parameters, slots 0..nbuffers-1
   std::vector<bool> reads, writes;    ///< per slot
+  std::vector<ImageSize> images;      ///< per slot; empty: there are no images
   std::vector<std::string> vars;      ///< names of scalar parameters, in the order they are passed
   UOp thread_extent;                  ///< end of the THREAD range (CONST or an expression of variables); empty: none
   UOp global_size[3], local_size[3];  ///< grid of GPU targets: groups, threads of a group; empty on a CPU
@@ -40,6 +41,9 @@ struct Program {
   Estimates estimates;
   std::string source;           ///< set by the renderer
   std::vector<uint8_t> binary;  ///< set by the compiler
+
+  /// Returns `images` as launches take them: nullptr where there are none.
+  const ImageSize* image_sizes() const { return images.empty() ? nullptr : images.data(); }
 };
 
 }  // namespace tg

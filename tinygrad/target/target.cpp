@@ -21,7 +21,8 @@ std::string Target::key() const {
   return str(device, ":", renderer, ":", arch, ",", cpu, ",", feature_string(), ";v", vector_bytes, ";r",
              vector_registers, ";l1 ", l1_bytes, ";l2 ", l2_bytes, ";l3 ", l3_bytes, ";c", cores, ";s ", shared_bytes,
              ";g ", group_threads, ",", group_limit[0], ",", group_limit[1], ",", group_limit[2], ",", grid_limit[0],
-             ",", grid_limit[1], ",", grid_limit[2]);
+             ",", grid_limit[1], ",", grid_limit[2],
+             images.width ? str(";i ", images.width, ",", images.height, ",", images.pitch) : "");
 }
 
 }  // namespace tg

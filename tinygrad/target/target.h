@@ -8,6 +8,20 @@
 
 namespace tg {
 
+/// Two-dimensional images (textures) of a target, whose pixels are four float32 or float16 numbers: kernels read and
+/// write some buffers as such, see codegen/expand/images.h.
+struct ImageLimits {
+  int64_t width = 0, height = 0;  ///< pixels along each side, at most; 0: kernels use no images
+  int64_t pitch = 1;              ///< rows of an image with several of them are multiples of so many pixels
+};
+
+/// How a kernel sees a buffer that it uses as an image: rows of pixels that follow each other in memory.
+struct ImageSize {
+  int64_t width = 0, height = 0;  ///< pixels; 0: it uses the buffer as it is
+  int itemsize = 0;               ///< bytes of one of the four numbers: 4 or 2
+  bool written = false;           ///< it writes pixels; otherwise it reads some
+};
+
 /// A code generation target. Two targets with equal keys get the same code.
 struct Target {
   std::string device;                 ///< device kind without an index: "CPU", "NULL", "INTERP", ...
@@ -27,6 +41,8 @@ struct Target {
   int64_t group_threads = 1024;                                    ///< threads of a workgroup
   int64_t group_limit[3] = {1024, 1024, 64};                       ///< threads along each dimension of a workgroup
   int64_t grid_limit[3] = {(int64_t{1} << 31) - 1, 65535, 65535};  ///< workgroups along each dimension of the grid
+
+  ImageLimits images;
 
   bool has(std::string_view feature) const;
   /// True when a * b + c is one instruction, rounded once.

@@ -206,7 +206,7 @@ Shape compute_shape(UOp u, const auto& get) {
     case Ops::PARAM:
     case Ops::ARANGE: return u.nsrc() ? dims_of(u.src(0)) : Shape{};
     case Ops::GETTUPLE:
-      if (u.src(0).in(Ops::WMMA | Ops::CUSTOMI)) return {};
+      if (u.src(0).in(Ops::WMMA | Ops::CUSTOMI | Ops::LOAD)) return {};  // a register, a number of a pixel
       return call_shape(u.src(0), get(tuple_element(u)));
     case Ops::STACK: {
       Shape s{static_cast<int64_t>(u.nsrc())};

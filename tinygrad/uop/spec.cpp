@@ -7,6 +7,7 @@
 
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/memory_ops.h"
 #include "tinygrad/uop/print.h"
 
 namespace tg {
@@ -64,6 +65,12 @@ Verdict check_const(UOp u) {
     case ArgKind::kFloat: return must(u.dtype().is_float(), "a float literal has a float type");
     default: return must(false, "a CONST carries a number");
   }
+}
+Verdict check_pixel_store(UOp u) {
+  if (u.nsrc() != 5 && u.nsrc() != 6) return must(false, "STORE(INDEX of an image, four numbers[, gate])");
+  for (size_t i = 1; i < 5; i++)
+    if (u.src(i).dtype() != dtypes::float32) return must(false, "a pixel is written as float32");
+  return must(is_effect(u) && (u.nsrc() == 5 || u.src(5).dtype().is_bool()), "the gate is bool");
 }
 Verdict check_permute(UOp u) {
   if (u.nsrc() != 1 || u.arg_kind() != ArgKind::kInts || !same_type(u)) return must(false, "PERMUTE(x), order");
@@ -229,9 +236,10 @@ const Spec& spec_kernel() {
                [](U u) { return unless(u.dtype() != dtypes::weakfloat, "no weakfloat"); }),
           rule(u = node<Ops::PARAM>(),
                [](U u) {
-                 return unless(is_alu_param(u) || (u.arg_kind() == ArgKind::kParam && u.arg<ParamArg>().slot >= 0 &&
-                                                   u.nsrc() == 1 && u.src(0).nsrc() == 1),
-                               "a kernel parameter has a slot and is flat");
+                 const bool shaped = u.nsrc() == 1 && (u.src(0).nsrc() == 1 || is_image(u));
+                 return unless(
+                     is_alu_param(u) || (u.arg_kind() == ArgKind::kParam && u.arg<ParamArg>().slot >= 0 && shaped),
+                     "a kernel parameter has a slot and is flat, or an image");
                }),
           rule(u = node<Ops::SPECIAL>(),
                [](U u) {
@@ -261,15 +269,17 @@ const Spec& spec_kernel() {
                }),
           rule(u = node<Ops::GETTUPLE>(),
                [](U u) {
-                 return must(u.nsrc() == 1 && u.src(0).in(Ops::WMMA | Ops::CUSTOMI) && same_type(u),
-                             "GETTUPLE(WMMA or CUSTOMI), register");
+                 const bool number = u.nsrc() == 1 && is_pixel_access(u.src(0)) && u.src(0).is(Ops::LOAD);
+                 return must(u.nsrc() == 1 && (u.src(0).in(Ops::WMMA | Ops::CUSTOMI) || number) && same_type(u),
+                             "GETTUPLE(WMMA or CUSTOMI), register, or GETTUPLE(LOAD of a pixel), number");
                }),
           rule(u = node<Ops::INDEX>(),
                [](U u) {
-                 const bool flat = u.nsrc() == 2 && u.src(0).in(groups::kDefines | Ops::AFTER);
+                 const size_t coordinates = is_image(u.src(0)) ? 2 : 1;
+                 const bool flat = u.nsrc() == 1 + coordinates && u.src(0).in(groups::kDefines | Ops::AFTER);
                  return must(u.nsrc() >= 2 && (same_type(u) || reads_words(u)) && all_srcs(u, 1, is_index) &&
                                  (u.src(0).is(Ops::STAGE) || flat),
-                             "INDEX(storage, one flat index), INDEX(STAGE, coordinates...)");
+                             "INDEX(storage, one flat index), INDEX(image, y, x), INDEX(STAGE, coordinates...)");
                }),
           rule(u = node<Ops::STAGE>(),
                [](U u) {
@@ -283,10 +293,12 @@ const Spec& spec_kernel() {
                  if (u.nsrc() != 1 && u.nsrc() != 3) return must(false, "LOAD(INDEX) or LOAD(INDEX, alt, gate)");
                  if (u.nsrc() == 3 && (u.src(1).dtype() != u.dtype() || !u.src(2).dtype().is_bool()))
                    return must(false, "alt has the load's type, the gate is bool");
+                 if (is_pixel_access(u)) return must(u.dtype() == dtypes::float32, "a pixel is read as float32");
                  return must(u.src(0).is(Ops::INDEX) && same_type(u), "a LOAD reads an INDEX");
                }),
           rule(u = node<Ops::STORE>(),
                [](U u) {
+                 if (is_pixel_access(u)) return check_pixel_store(u);
                  if (u.nsrc() != 2 && u.nsrc() != 3)
                    return must(false, "STORE(INDEX, value) or STORE(INDEX, value, gate)");
                  if (u.nsrc() == 3 && !u.src(2).dtype().is_bool()) return must(false, "the gate is bool");

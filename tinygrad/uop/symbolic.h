@@ -53,6 +53,8 @@ struct Clause {
 std::optional<Clause> parse_clause(UOp clause);
 /// Simplifies `u`, whose value matters only where `valid` holds.
 UOp uop_given_valid(UOp valid, UOp u, bool try_simplex = true);
+/// Returns bounds of `u` where `expr` is within `b`.
+Bounds bounds_within(UOp u, UOp expr, Bounds b);
 /// Returns the gate with clauses removed or simplified by the others; empty when nothing changes.
 UOp simplify_valid(UOp valid);
 /// Returns the gate of an index (true when it has none) and the index itself.

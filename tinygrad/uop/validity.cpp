@@ -226,6 +226,8 @@ UOp uop_given_valid(UOp valid, UOp u, bool try_simplex) {
   return u;
 }
 
+Bounds bounds_within(UOp u, UOp expr, Bounds b) { return bounds_of(simplify(replace_sum(u, expr, stand_in(0, b)))); }
+
 UOp simplify_valid(UOp valid) {
   UOps clauses = clauses_of(valid);
   if (contains_ops(valid, Ops::INDEX)) return {};

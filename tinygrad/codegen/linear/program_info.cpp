@@ -6,6 +6,7 @@
 #include "tinygrad/base/contains.h"
 #include "tinygrad/target/tensor_core.h"
 #include "tinygrad/uop/loop_ranges.h"
+#include "tinygrad/uop/memory_ops.h"
 
 namespace tg {
 namespace {
@@ -16,8 +17,9 @@ std::vector<bool> computes_data(const UOps& linear) {
   std::vector<bool> data(limit, false);
   for (size_t i = linear.size(); i-- > 0;) {
     UOp u = linear[i];
-    if (u.is(Ops::STORE)) data[u.src(1).id()] = true;
-    else if (u.is(Ops::LOAD)) {
+    if (u.is(Ops::STORE)) {
+      for (UOp v : stored_values(u)) data[v.id()] = true;
+    } else if (u.is(Ops::LOAD)) {
       if (u.nsrc() == 3) data[u.src(1).id()] = true;
     } else if (u.in(groups::kElementwise | Ops::REDUCE | Ops::WMMA | Ops::GETTUPLE | Ops::CUSTOMI) && data[u.id()])
       for (UOp s : u.srcs()) data[s.id()] = true;
@@ -34,6 +36,14 @@ ParamArg const* global_param(UOp index) {
   if (!u.is(Ops::PARAM)) return nullptr;
   const ParamArg& p = u.arg<ParamArg>();
   return p.addrspace == AddrSpace::kGlobal ? &p : nullptr;
+}
+/// Notes the image that a pixel is of.
+void describe_image(Program& p, UOp access) {
+  const UOp image = storage_of(access.src(0));
+  const auto extent = [&](size_t i) { return static_cast<int64_t>(image.src(0).src(i).const_int()); };
+  p.images.resize(static_cast<size_t>(p.nbuffers));
+  p.images[static_cast<size_t>(image.arg<ParamArg>().slot)] = {extent(1), extent(0), image.dtype().itemsize(),
+                                                               access.is(Ops::STORE)};
 }
 }  // namespace
 
@@ -55,13 +65,16 @@ Estimates estimate(const UOps& linear) {
       e.ops += n * operations_of(*find_tensor_core(u.arg<std::string>()), lanes);
     else if (u.in(Ops::LOAD | Ops::STORE) && global_param(u.src(0))) {
       UOp value = u.is(Ops::LOAD) ? u : u.src(1);
-      e.lds += n * std::max<double>(lanes_of(u.src(0)), lanes_of(value)) * u.src(0).dtype().itemsize();
+      const double elements = is_pixel_access(u) ? 4 : std::max(lanes_of(u.src(0)), lanes_of(value));
+      e.lds += n * elements * u.src(0).dtype().itemsize();
       UOp p = u.src(0);
       while (!p.is(Ops::PARAM)) p = p.src(0);
       int64_t slot = p.arg<ParamArg>().slot;
       if (contains(seen, slot)) continue;
       seen.push_back(slot);
-      e.mem += static_cast<double>(vmax(p.src(0).src(0))) * p.dtype().itemsize();
+      double size = p.dtype().itemsize();
+      for (UOp extent : p.src(0).srcs()) size *= static_cast<double>(vmax(extent));
+      e.mem += size;
     }
   }
   return e;
@@ -97,6 +110,7 @@ void describe_parameters(Program& p, UOp ast) {
   p.nbuffers = 0;
   p.thread_extent = {};
   p.shared_bytes = 0;
+  p.images.clear();
   bool grid = false;
   int64_t scratch = 0;
   for (UOp v : vars)
@@ -106,8 +120,10 @@ void describe_parameters(Program& p, UOp ast) {
   p.writes = p.reads;
   for (UOp u : p.insts) {
     if (u.in(Ops::LOAD | Ops::STORE)) {
-      if (const ParamArg* g = global_param(u.src(0)))
+      if (const ParamArg* g = global_param(u.src(0))) {
         (u.is(Ops::LOAD) ? p.reads : p.writes)[static_cast<size_t>(g->slot)] = true;
+        if (is_pixel_access(u)) describe_image(p, u);
+      }
     } else if (is_thread(u)) {
       p.thread_extent = u.src(0);
     } else if (u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "tinygrad/codegen/plan/grid_accesses.h"
+#include "tinygrad/codegen/plan/image_plan.h"
 #include "tinygrad/codegen/plan/matrix_plan.h"
 #include "tinygrad/codegen/plan/row_plan.h"
 #include "tinygrad/codegen/scratch/stage.h"
@@ -52,6 +53,7 @@ class GridPlanner {
   bool plan_product();
   bool plan_shared_sums();
   bool plan_warp_sums(int a, int outer, int64_t most);
+  void share_sums_of_pixels();
   void plan_threads();
   void unroll_sum();
   void split_off(OptOp op, int a, int64_t n);
@@ -62,6 +64,7 @@ class GridPlanner {
   const GridAccesses accesses_;
   double outputs_ = 1;
   int64_t threads_ = 1;
+  bool pixels_ = false;  // threads have whole pixels
 };
 
 /// Gives each thread adjacent elements of an axis that `threads` share, as far as that leaves whole runs.
@@ -215,6 +218,13 @@ bool GridPlanner::plan_warp_sums(int a, int outer, int64_t most) {
   return true;
 }
 
+/// Lets some threads share a sum of few results. No axis is padded: pixels are whole.
+void GridPlanner::share_sums_of_pixels() {
+  const int a = longest(true);
+  if (a < 0 || k_.no_locals() || outputs_ > kFewOutputs || axis(a).size < kLeastGroup) return;
+  split_off(OptOp::kGroup, a, divisor(a, kLeastGroup));
+}
+
 void GridPlanner::unroll_sum() {
   const int a = longest(true);
   if (a >= 0 && axis(a).size > 1) split_off(OptOp::kUnroll, a, divisor(a, 4));
@@ -225,7 +235,7 @@ void GridPlanner::plan_threads() {
   const int64_t most = std::min(kGroup, k_.renderer().target().group_threads);
   const GpuFigures& gpu = gpu_figures(k_.renderer().target());
   const int along = longest(false);
-  if (along >= 0 && outputs_ >= static_cast<double>(run_of(along) * gpu.units * gpu.schedulers * gpu.warp))
+  if (!pixels_ && along >= 0 && outputs_ >= static_cast<double>(run_of(along) * gpu.units * gpu.schedulers * gpu.warp))
     read_runs(along, OptOp::kUpcast, std::max<int64_t>(most / 2, 1));
   for (int a = longest(false); a >= 0 && threads_ < most; a = longest(false)) {
     const bool first = threads_ == 1;
@@ -233,7 +243,7 @@ void GridPlanner::plan_threads() {
     if (limit < 2) return;
     int64_t n = divisor(a, limit);
     // Sizes that nothing divides: the last threads compute what others do, too.
-    if (first && n < kAdjacent / 2 && axis(a).size > kAdjacent && limit >= kAdjacent)
+    if (first && !pixels_ && n < kAdjacent / 2 && axis(a).size > kAdjacent && limit >= kAdjacent)
       k_.apply({OptOp::kPadTo, a, n = kAdjacent});
     if (n <= 1) return;
     split_off(OptOp::kLocal, a, n);
@@ -245,6 +255,11 @@ void GridPlanner::run() {
   for (const KernelAxes::Axis& x : k_.axes()) {
     if (x.size == 0) return;  // of a size that is not known
     if (!x.reduce) outputs_ *= static_cast<double>(x.size);
+  }
+  pixels_ = plan_pixels(k_);
+  if (pixels_) {
+    share_sums_of_pixels();
+    return k_.no_locals() ? void() : plan_threads();
   }
   if (k_.no_locals()) return unroll_sum();
   if (plan_rows(k_) || plan_product()) return;

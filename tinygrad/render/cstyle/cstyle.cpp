@@ -9,6 +9,7 @@
 #include "tinygrad/base/contains.h"
 #include "tinygrad/render/cstyle/cstyle_writer.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/memory_ops.h"
 #include "tinygrad/uop/variables.h"
 
 namespace tg {
@@ -301,7 +302,10 @@ void CStyleWriter::count_uses() {
     loop_of[static_cast<size_t>(view_.position(u))] = now;
     if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM) || is_matrix_load(u)) {
       const MemAccess a = view_.access(u.src(0));
-      if (addressed(u) == u) count(a.index, a.affine);
+      if (addressed(u) == u) {
+        count(a.index, a.affine);
+        if (a.column) count(a.column, false);
+      }
       for (size_t i = 1; i < u.nsrc(); i++) count(u.src(i), false);
     } else if (u.is(Ops::RANGE)) {
       if (is_lane(u)) continue;
@@ -419,6 +423,15 @@ std::string CStyleWriter::name_parameter(UOp param, const std::vector<int>& node
   return (nodes[static_cast<size_t>(slot)] == 1 ? std::string(style_.restrict_word) : "") + name;
 }
 
+/// Gives an image a name, and returns its declaration.
+std::string CStyleWriter::name_image(UOp param) {
+  const auto at = static_cast<size_t>(view_.position(param));
+  const std::string_view type = style_.image_types[written_[at]];
+  TG_ASSERT(!type.empty(), "an image in a language without them: ", param);
+  images_ = true;
+  return std::string(type) + (storage_[at] = unique(str("image", param.arg<ParamArg>().slot)));
+}
+
 /// Declares all buffers of the program, also those this kernel does not look at, their offsets and all variables: the
 /// launch passes them in that order.
 void CStyleWriter::declare_grid_parameters(const UOps& params, const std::vector<int>& nodes) {
@@ -426,12 +439,15 @@ void CStyleWriter::declare_grid_parameters(const UOps& params, const std::vector
   const std::string bytes = std::string(style_.pointer) + "char*";
   for (int slot = 0; slot < p_.nbuffers; slot++) {
     const int views = nodes[static_cast<size_t>(slot)];
-    const bool direct = views == 1 && !style_.buffer_offsets;
+    const auto image = std::find_if(params.begin(), params.end(),
+                                    [&](UOp u) { return u.arg<ParamArg>().slot == slot && is_image(u); });
+    const bool direct = image != params.end() || (views == 1 && !style_.buffer_offsets);
+    if (image != params.end()) pointers.push_back(name_image(*image));
     const std::string memory = str("memory", slot), offset = str("offset", slot);
     if (!direct) pointers.push_back(bytes + " " + memory);
     if (style_.buffer_offsets) offsets.push_back("const long " + offset);
     for (UOp u : params) {
-      if (u.arg<ParamArg>().slot != slot) continue;
+      if (u.arg<ParamArg>().slot != slot || is_image(u)) continue;
       const std::string type = pointer_to(u), name = name_parameter(u, nodes);
       if (direct) pointers.push_back(type + name);
       else
@@ -551,9 +567,14 @@ void CStyleWriter::close_loops(UOp end) {
   }
 }
 
-/// Names an element of what a matrix instruction computed.
+/// Names an element of what a matrix instruction computed, or a number of a pixel.
 void CStyleWriter::element(UOp u) {
   const std::string& name = storage_[static_cast<size_t>(view_.position(u.src(0)))];
+  if (u.src(0).is(Ops::LOAD)) {
+    values_[static_cast<size_t>(view_.position(u))].expr = {
+        lane_of(name, static_cast<int>(u.int_arg())), kPostfix, true, {}};
+    return;
+  }
   const bool own = style_.matrices == MatrixSyntax::kAssembly;
   values_[static_cast<size_t>(view_.position(u))].expr = {
       own ? str(name, "_", u.int_arg()) : str(name, "[", u.int_arg(), "]"), kPostfix, true, {}};
@@ -646,7 +667,8 @@ std::string CStyleWriter::write() {
   }
   const bool halves = std::any_of(view_.insts().begin(), view_.insts().end(),
                                   [](const Inst& in) { return in.u.dtype() == dtypes::float16; });
-  const std::string head = str(halves ? style_.half_header : "", style_.prologue, declared_types(), helpers_);
+  const std::string head =
+      str(halves ? style_.half_header : "", style_.prologue, images_ ? style_.sampler : "", declared_types(), helpers_);
   if (!style_.host_entry) return str(head, kernel_head(), p_.name, "(", declared, ") {\n", body(), "}\n");
   const std::string name = p_.name + "_body";
   const std::string out = str(head, style_.helper, "void ", name, "(", declared, ") {\n", escaped_, body_, "}\n");

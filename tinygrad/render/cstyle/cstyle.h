@@ -63,6 +63,9 @@ struct CStyle {
   int64_t run_bytes = 0;  ///< Renderer::run_bytes
   /// Body of a function that returns the `x`, of type $t, of the thread whose number differs in `bits`.
   std::string_view shuffle{};
+  std::string_view sampler{};         ///< text in front of kernels that read images
+  std::string_view image_types[2]{};  ///< of parameters: images that are read, images that are written; empty: none
+  std::string_view read_pixel{}, write_pixel{};  ///< of the image $p, at $x, $y; a statement that writes the vector $v
   std::string_view thread_index;  ///< expression of the THREAD range where each thread runs one iteration of it
   VectorSyntax vectors = VectorSyntax::kNone;
   bool exact_fmod64 = true;  ///< fmod of float64 is exact; else a function of the kernel computes it

@@ -6,6 +6,7 @@
 #include "tinygrad/base/contains.h"
 #include "tinygrad/render/cstyle/cstyle_writer.h"
 #include "tinygrad/uop/facts.h"
+#include "tinygrad/uop/memory_ops.h"
 
 namespace tg {
 namespace {
@@ -93,6 +94,7 @@ void CStyleWriter::load(UOp u) {
     const int at = view_.position(a.base);
     return define(u, false, {storage_[static_cast<size_t>(at)], kPostfix, true, {at}}, register_type(a.base), "val");
   }
+  if (a.column) return read_pixel(u, a);
   if (is_copied(u)) return;  // with the store
   if (reads_wide(u)) {
     const Expr word = word_load(a);
@@ -125,6 +127,35 @@ void CStyleWriter::load(UOp u) {
     if (gated) e = choose(value(u.src(2), 1), e, value(u.src(1), lanes, 1));
   }
   define(u, false, std::move(e), lanes == 1 ? scalar(d) : d.is_bool() ? mask(1, lanes) : vector(d, lanes), "val", true);
+}
+
+/// Fills in the place of a pixel.
+std::string CStyleWriter::at_pixel(std::string_view pattern, const MemAccess& a, const std::string& vector) {
+  const auto coordinate = [&](UOp u) {
+    const Expr e = value(u, 1);
+    return u.dtype() == dtypes::int32 ? e.text : cast("int", e).text;
+  };
+  const std::string y = coordinate(a.index), x = coordinate(a.column);
+  const std::string& image = storage_[static_cast<size_t>(view_.position(a.base))];
+  return filled_in(pattern, {{'p', image}, {'x', x}, {'y', y}, {'v', vector}});
+}
+
+void CStyleWriter::read_pixel(UOp u, const MemAccess& a) {
+  std::string text = at_pixel(style_.read_pixel, a, "");
+  const std::string type = vector(dtypes::float32, 4);
+  if (u.nsrc() > 1) {
+    const Expr gate = value(u.src(2), 1), alt = value(u.src(1), 1);
+    text = wrap(gate, kOr) + " ? " + text + " : " + cast(type, alt).text;
+  }
+  const std::string name = storage_[static_cast<size_t>(view_.position(u))] = fresh("pixel");
+  line("const " + type + " " + name + " = " + text + ";");
+}
+
+void CStyleWriter::write_pixel(UOp u, const MemAccess& a) {
+  std::vector<std::string> numbers;
+  for (UOp v : stored_values(u)) numbers.push_back(value(v, 1).text);
+  const std::string before = u.nsrc() > 5 ? "if (" + value(u.src(5), 1).text + ") " : "";
+  line(before + at_pixel(style_.write_pixel, a, vector_of(dtypes::float32, numbers)));
 }
 
 /// Fetches what is `ahead` elements behind an address.
@@ -169,6 +200,7 @@ void CStyleWriter::vector_store(const MemAccess& a, DType d, const Expr& v, cons
 
 void CStyleWriter::store(UOp u) {
   const MemAccess a = view_.access(u.src(0));
+  if (a.column) return write_pixel(u, a);
   const DType d = u.src(1).dtype(), m = stored(d);
   const int n = a.lanes;
   TG_ASSERT(view_.lanes(u) == n, "a vector stored to one address: ", u);

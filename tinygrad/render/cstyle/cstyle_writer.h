@@ -126,6 +126,7 @@ class CStyleWriter {
   void declare_parameters();
   std::string pointer_to(UOp param) const;
   std::string name_parameter(UOp param, const std::vector<int>& nodes);
+  std::string name_image(UOp param);
   void declare_grid_parameters(const UOps& params, const std::vector<int>& nodes);
   std::string kernel_head() const;
   std::string declared_types() const;
@@ -181,6 +182,9 @@ class CStyleWriter {
   // memory
   void load(UOp u);
   void store(UOp u);
+  std::string at_pixel(std::string_view pattern, const MemAccess& a, const std::string& vector);
+  void read_pixel(UOp u, const MemAccess& a);
+  void write_pixel(UOp u, const MemAccess& a);
   void prefetch(UOp u);
   void prefetch_ahead(const Expr& at, int64_t ahead);
   void nontemporal_store(const MemAccess& a, DType d, const Expr& v);
@@ -228,7 +232,7 @@ class CStyleWriter {
   UOps wide_;                           // parameters that are read in words or copies
   std::vector<std::string> run_names_;  // by position of the first member: the variable that holds what was loaded
   size_t kernel_at_ = 0;                // where the body begins behind its declarations
-  bool threaded_ = false, words_ = false, copies_later_ = false;
+  bool threaded_ = false, words_ = false, copies_later_ = false, images_ = false;
   std::vector<std::pair<std::string, int>> counters_;
 };
 

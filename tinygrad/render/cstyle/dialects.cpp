@@ -78,6 +78,11 @@ constexpr CStyle make_opencl() {
   s.nan[0] = "NAN";
   s.nan[1] = "(double)NAN";
   s.bits = "  return as_$t(x);\n";
+  s.sampler = "__constant sampler_t pixels = CLK_NORMALIZED_COORDS_FALSE | CLK_ADDRESS_CLAMP | CLK_FILTER_NEAREST;\n\n";
+  s.image_types[0] = "__read_only image2d_t ";
+  s.image_types[1] = "__write_only image2d_t ";
+  s.read_pixel = "read_imagef($p, pixels, (int2)($x, $y))";
+  s.write_pixel = "write_imagef($p, (int2)($x, $y), $v);";
   s.thread_index = "get_global_id(0)";
   s.group_index = {"get_group_id(0)", "get_group_id(1)", "get_group_id(2)"};
   s.local_index = {"get_local_id(0)", "get_local_id(1)", "get_local_id(2)"};

@@ -8,6 +8,7 @@
 #include "tinygrad/tensor/grad/function.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/node_ops.h"
+#include "tinygrad/tensor/ops/image.h"
 #include "tinygrad/tensor/ops/product.h"
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/multi.h"
@@ -213,6 +214,13 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
       out[2 + i] = ops::plus(ops::simplified(SInt(room.uop() / UOp::constant(step[i]))), 1);
     }
     return s(r.shrink_to(out));
+  }
+  const auto fits = [&] {
+    return o.groups > 0 && weight.shape(1) * o.groups == shape(1) && weight.shape(0) % o.groups == 0;
+  };
+  if (ndim() == 4 && weight.ndim() == 4 && image::are_wanted(*this, weight) && fits()) {
+    const Tensor r = image_conv2d(weight, bias, o);
+    return s(o.dtype ? r : r.cast(least_upper_dtype(dtype(), weight.dtype())));
   }
   Tensor r = conv::direct(*this, weight, o);
   if (!bias.defined()) return s(r);

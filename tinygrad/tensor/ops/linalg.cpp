@@ -7,6 +7,7 @@
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/node_ops.h"
 #include "tinygrad/tensor/ops/dot_product_attention.h"
+#include "tinygrad/tensor/ops/image.h"
 #include "tinygrad/tensor/ops/product.h"
 
 namespace tg {
@@ -27,13 +28,20 @@ Tensor Tensor::dot(const Tensor& w, std::optional<DType> dtype) const {
     const Shape* both[] = {&la, &lb};
     broadcast_shapes(both, "dot");
   }
+  const bool images = a.size() > 1 && b.size() > 1 && image::are_wanted(*this, w);
+  return s(images ? image_dot(w, dtype) : plain_dot(*this, w, dtype));
+}
+
+Tensor tensor_detail::plain_dot(const Tensor& t, const Tensor& w, std::optional<DType> dtype) {
+  OpScope s;
+  const Shape a = t.shape(), b = w.shape();
   // x (..., m, 1, k) times w^T (..., 1, n, k), summed over k; a vector lacks m or n.
-  Tensor x = b.size() > 1 && a.size() > 1 ? unsqueeze(-2) : *this;
+  Tensor x = b.size() > 1 && a.size() > 1 ? t.unsqueeze(-2) : t;
   Tensor y = b.size() > 1 ? w.transpose(-1, -2) : w;
   if (a.size() > 1 && b.size() > 2) y = y.unsqueeze(-3);
   if (b.size() == 2 && a.size() > 1) y = y.unsqueeze(0);
   Tensor r = sum_of_products(x, y, -1, dtype);
-  r = attention::with_gradient(r, *this, w);
+  r = attention::with_gradient(r, t, w);
   return s(dtype ? r : r.cast(least_upper_dtype(x.dtype(), y.dtype())));
 }
 

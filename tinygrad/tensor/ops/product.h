@@ -15,4 +15,7 @@ DType wide_dtype(DType d, std::optional<DType> sum = {});
 /// Computes (x * y).sum({axes, dtype}) with factors in their wide_dtype; shape and type of the result are the same.
 Tensor sum_of_products(const Tensor& x, const Tensor& y, const Axes& axes, std::optional<DType> dtype = {});
 
+/// Computes x.dot(w) from storage as it is, without images.
+Tensor plain_dot(const Tensor& x, const Tensor& w, std::optional<DType> dtype);
+
 }  // namespace tg::tensor_detail
