@@ -1,4 +1,4 @@
-/// \file Networks as openpilot runs them on Qualcomm's GPUs: convolutions that shrink an image, a recurrent part, heads.
+/// \file Networks as openpilot runs them on Qualcomm's GPUs: convolutions that shrink an image, heads.
 #include <gtest/gtest.h>
 
 #include <cmath>

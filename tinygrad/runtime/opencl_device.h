@@ -43,8 +43,8 @@ class OpenClImages {
   std::mutex mutex_;
   std::unordered_map<void*, std::vector<View>> views_;  // by buffer
 };
-/// Makes an image with memory of its own, or one of `buffer` with rows of `pitch` bytes; nullptr when there is none, with
-/// the error.
+/// Makes an image with memory of its own, or one of `buffer` with rows of `pitch` bytes; nullptr when there is none,
+/// with the error.
 cl_mem make_opencl_image(const OpenClFunctions& cl, cl_context context, const ImageSize& size, cl_mem buffer,
                          size_t pitch, cl_int* error);
 

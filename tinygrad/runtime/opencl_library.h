@@ -67,8 +67,8 @@ constexpr const char* kWithoutOpenClHeader = " -D_OPENCL_H_";
 /// options.
 std::string opencl_declarations(const std::string& source);
 
-/// Returns the devices of all platforms of a library: GPUs first, then accelerators, then processors. Throws DeviceError
-/// when there are none.
+/// Returns the devices of all platforms of a library: GPUs first, then accelerators, then processors. Throws
+/// DeviceError when there are none.
 std::vector<OpenClDevice> opencl_devices(const OpenClFunctions& functions = opencl());
 
 }  // namespace tg

@@ -14,7 +14,7 @@ struct DeviceTraits {
   /// A thread walks whole rows, so that several reduces over a row and what reads them are one kernel. In a grid every
   /// element would compute them again.
   bool row_kernels = true;
-  /// The threads of a group share a row and hold it in their registers, so that such kernels are for rows of any number.
+  /// The threads of a group share a row and hold it in their registers, so such kernels are for any number of rows.
   bool row_groups = false;
   /// Kernels compute attention in blocks of scores (codegen/plan/attention_blocks.h).
   bool attention_kernels = false;

@@ -26,8 +26,8 @@ inline UOp storage_of(UOp u) {
   return u;
 }
 /// True for a PARAM that is an image, of shape (height, width, 4). LOAD(INDEX(image, y, x)) are the numbers of a pixel,
-/// as float32 and each by a GETTUPLE; outside of the image they are 0. STORE(INDEX(image, y, x), four numbers...) writes
-/// a pixel. Both may have a gate.
+/// as float32 and each by a GETTUPLE; outside of the image they are 0. STORE(INDEX(image, y, x), four numbers...)
+/// writes a pixel. Both may have a gate.
 inline bool is_image(UOp storage) { return storage.is(Ops::PARAM) && storage.nsrc() && storage.src(0).nsrc() == 3; }
 inline bool is_pixel_access(UOp u) {
   return u.in(Ops::LOAD | Ops::STORE) && u.src(0).is(Ops::INDEX) && is_image(u.src(0).src(0));

@@ -1,7 +1,6 @@
 /// \file The form of indices along the lanes.
 #pragma once
 #include "tinygrad/uop/affine.h"
-#include "tinygrad/uop/loop_ranges.h"
 
 namespace tg {
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tinygrad/base/contains.h"
+#include "tinygrad/codegen/opt/pixels.h"
 #include "tinygrad/uop/loop_ranges.h"
 #include "tinygrad/uop/memory_ops.h"
 #include "tinygrad/uop/rebuild.h"
@@ -15,25 +16,12 @@
 
 namespace tg {
 namespace {
-constexpr size_t kNumbers = 4;  // of a pixel
+constexpr size_t kNumbers = kPixelNumbers;
 
 /// Returns the elements of a parameter; 0 where they are not known.
 int64_t elements_of(UOp param) {
   const UOp n = param.nsrc() && param.src(0).nsrc() == 1 ? param.src(0).src(0) : UOp();
   return n && n.is_const() ? static_cast<int64_t>(n.const_int()) : 0;
-}
-
-bool is_possible(int64_t width, int64_t pixels, const ImageLimits& limits) {
-  if (width <= 0 || width > limits.width || pixels % width) return false;
-  const int64_t height = pixels / width;
-  return height <= limits.height && (height == 1 || width % limits.pitch == 0);
-}
-/// Returns the widest image of so many pixels; 0: there is none.
-int64_t widest(int64_t pixels, const ImageLimits& limits) {
-  if (is_possible(pixels, pixels, limits)) return pixels;
-  for (int64_t w = limits.width / limits.pitch * limits.pitch; w > 0; w -= limits.pitch)
-    if (is_possible(w, pixels, limits)) return w;
-  return 0;
 }
 
 /// Accesses of the four numbers of one pixel.
@@ -188,10 +176,10 @@ class ImageUse {
     for (const Pixel& p : c.pixels)
       for (const Term& t : AffineSum(p.number).terms) {
         const int128 step = t.coef < 0 ? -t.coef : t.coef;
-        if (step <= limits_.width && is_possible(static_cast<int64_t>(step), pixels, limits_))
+        if (step <= limits_.width && is_image_width(static_cast<int64_t>(step), pixels, limits_))
           add_once(widths, static_cast<int64_t>(step));
       }
-    add_once(widths, widest(pixels, limits_));
+    add_once(widths, widest_image(pixels, limits_));
     std::sort(widths.begin(), widths.end(), std::greater<>());  // of equally good ones the longest
     const auto gated = std::find_if(c.pixels.begin(), c.pixels.end(), [](const Pixel& p) { return bool(p.gate); });
     const Pixel& sample = gated == c.pixels.end() ? c.pixels.front() : *gated;
@@ -262,24 +250,6 @@ class ImageUse {
   std::unordered_map<UOp, UOps> users_;  // of stores
 };
 }  // namespace
-
-bool fits_image(DType d, int64_t elements, const ImageLimits& limits) {
-  if ((d != dtypes::float32 && d != dtypes::float16) || elements <= 0 || elements % static_cast<int64_t>(kNumbers))
-    return false;
-  return limits.width > 0 && widest(elements / static_cast<int64_t>(kNumbers), limits) > 0;
-}
-
-bool walks_pixel(UOp index, UOp lane) {
-  const auto [gate, plain] = split_gate(index);
-  const AffineIndex at(plain);
-  if (at.coefficient(lane) != 1 || at.offset % static_cast<int64_t>(kNumbers) || depends_on(gate, lane)) return false;
-  return std::all_of(
-             at.terms.begin(), at.terms.end(),
-             [&](const auto& t) { return t.first == lane || t.second % static_cast<int64_t>(kNumbers) == 0; }) &&
-         std::all_of(at.rest.begin(), at.rest.end(), [&](UOp u) {
-           return !depends_on(u, lane) && const_factor(u) % static_cast<int128>(kNumbers) == 0;
-         });
-}
 
 UOp use_images(UOp sink, const ImageLimits& limits) { return ImageUse(sink, limits).run(); }
 

@@ -17,7 +17,7 @@
 /// kVector    any axis       its inner n become the lanes; several axes may share them when no value depends on two
 /// kLocal     an output axis its inner n become LOCAL; 0: all of it
 /// kThread    an output axis its outer n become THREAD, the outermost loop; 0: all of it
-/// kGroup     any axis       its inner n become GROUP_REDUCE, threads of the group; 0: all of it. Axes of which no value
+/// kGroup     any axis       its inner n become GROUP_REDUCE, threads of the group; 0: all. Axes of which no value
 ///                           depends on two share the threads, where n is the same: so a reduce and what reads its
 ///                           result are at the same elements in the same thread. Nothing of an output axis with one is
 ///                           in the grid: the rest are loops of each thread. With n = 1 all of it is

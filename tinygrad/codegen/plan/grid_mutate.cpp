@@ -50,7 +50,8 @@ class GridNeighbours {
         std::count_if(opts_.begin(), opts_.begin() + static_cast<std::ptrdiff_t>(i),
                       [&](const Opt& o) { return o.op == OptOp::kGroup && o.arg > 1 && o.axis == opts_[i].axis; }));
   }
-  /// Multiplies a size by num / den; that of threads that axes share on all of these. False where it is no whole number above 1.
+  /// Multiplies a size by num / den, that of threads that axes share on all of them; false where it is no whole number
+  /// above 1.
   bool scale(Opts& opts, size_t i, int64_t num, int64_t den) const {
     for (size_t k = 0; k < opts.size(); k++) {
       const bool shared = opts_[i].op == OptOp::kGroup && opts_[k].op == OptOp::kGroup && opts_[k].arg > 1 &&

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "tinygrad/base/contains.h"
-#include "tinygrad/codegen/expand/images.h"
-#include "tinygrad/uop/loop_ranges.h"
+#include "tinygrad/codegen/opt/pixels.h"
+#include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/memory_ops.h"
 
 namespace tg {

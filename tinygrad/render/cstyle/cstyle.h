@@ -56,8 +56,8 @@ struct CStyle {
   std::string_view global{};   ///< qualifier of pointers to parameters, for copies and words of narrow elements
   int64_t unrolled = 1;        ///< iterations of a loop over matrix instructions that are written out, at most
   bool aligned_copies = true;  ///< both need an address that is a multiple of 16
-  /// Statements that move what is side by side at `p` to `r`, a struct, and what is in `v` to `p`. $w is a word as long as
-  /// that, from `words` by their bytes: 4, 8, 16. Both empty: by the functions of OpenCL's vectors, or not at all.
+  /// Statements that move what is side by side at `p` to `r`, a struct, and what is in `v` to `p`. $w is a word as long
+  /// as that, from `words` by their bytes: 4, 8, 16. Both empty: by the functions of OpenCL's vectors, or not at all.
   std::string_view load_run{}, store_run{};
   std::string_view words[3]{};
   int64_t run_bytes = 0;  ///< Renderer::run_bytes

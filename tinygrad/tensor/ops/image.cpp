@@ -1,5 +1,5 @@
-/// \file Products and convolutions in the layouts of images, whose elements are rows of pixels of four numbers. A device
-/// without images computes the same values from plain storage.
+/// \file Products and convolutions in the layouts of images, whose elements are rows of pixels of four numbers. A
+/// device without images computes the same values from plain storage.
 #include "tinygrad/tensor/ops/image.h"
 
 #include <algorithm>
