@@ -30,9 +30,12 @@ bool is_effect(UOp u) { return u.dtype().is_void(); }
 bool is_int_stack(UOp u) {
   return u.is(Ops::STACK) && all_srcs(u, 0, [](UOp s) { return s.dtype().is_int(); });
 }
-/// Narrow numbers of a parameter, several at once.
+/// Narrow numbers of a parameter: the bits of one, or of several at once.
 bool reads_words(UOp u) {
-  return u.dtype() == dtypes::uint32 && u.nsrc() >= 1 && u.src(0).is(Ops::PARAM) && u.src(0).dtype().itemsize() < 4;
+  if (u.nsrc() == 0 || !u.src(0).is(Ops::PARAM)) return false;
+  const DType element = u.src(0).dtype();
+  const bool words = u.dtype() == dtypes::uint32 && element.itemsize() < 4;
+  return words || (u.dtype() == dtypes::uint16 && element.itemsize() == 2);
 }
 bool same_type(UOp u) { return u.nsrc() >= 1 && u.dtype() == u.src(0).dtype(); }
 
