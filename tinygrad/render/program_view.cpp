@@ -207,6 +207,16 @@ void ProgramView::find_offsets(Inst& in) const {
   if (in.affine) in.offsets.clear();
 }
 
+/// Marks what an access needs of its index: of lanes that are affine the first one alone.
+void ProgramView::mark_address(UOp access) {
+  UOp idx = strip_after(access.src(0));
+  TG_ASSERT(idx.is(Ops::INDEX), "memory access without INDEX: ", access);
+  Inst& i = insts_[static_cast<size_t>(position(idx.src(1)))];
+  if ((i.affine || !i.offsets.empty()) && i.lanes > 1) i.need_lane0 = true;
+  if (i.lanes == 1 || !i.affine) i.need_value = true;
+  for (size_t k = 2; k < idx.nsrc(); k++) insts_[static_cast<size_t>(position(idx.src(k)))].need_value = true;
+}
+
 void ProgramView::mark_needs() {
   auto need = [&](UOp s) { insts_[static_cast<size_t>(position(s))].need_value = true; };
   for (size_t n = insts_.size(); n-- > 0;) {
@@ -215,16 +225,10 @@ void ProgramView::mark_needs() {
     switch (is_matrix_load(u) ? Ops::LOAD : u.op()) {
       case Ops::STORE:
       case Ops::CUSTOM:
-      case Ops::LOAD: {
-        UOp idx = strip_after(u.src(0));
-        TG_ASSERT(idx.is(Ops::INDEX), "memory access without INDEX: ", u);
-        Inst& i = insts_[static_cast<size_t>(position(idx.src(1)))];
-        if ((i.affine || !i.offsets.empty()) && i.lanes > 1) i.need_lane0 = true;
-        if (i.lanes == 1 || !i.affine) i.need_value = true;
-        for (size_t k = 2; k < idx.nsrc(); k++) need(idx.src(k));
+      case Ops::LOAD:
+        mark_address(u);
         for (size_t k = 1; k < u.nsrc(); k++) need(u.src(k));
         break;
-      }
       case Ops::INDEX: break;  // marked by its users
       case Ops::RANGE:
         if (!is_lane(u)) need(u.src(0));

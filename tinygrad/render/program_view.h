@@ -62,6 +62,7 @@ class ProgramView {
   void analyse(Inst& in) const;
   void find_stride(Inst& in) const;
   void find_offsets(Inst& in) const;
+  void mark_address(UOp access);
   void mark_needs();
   const Program& p_;
   std::vector<Inst> insts_;

@@ -75,6 +75,41 @@ Verdict check_pixel_store(UOp u) {
     if (u.src(i).dtype() != dtypes::float32) return must(false, "a pixel is written as float32");
   return must(is_effect(u) && (u.nsrc() == 5 || u.src(5).dtype().is_bool()), "the gate is bool");
 }
+Verdict check_custom_value(UOp u) {
+  if (u.arg_kind() == ArgKind::kString)
+    return must(
+        u.dtype() == dtypes::uint32 &&
+            (u.nsrc() == 1 ? u.src(0).is(Ops::INDEX) : u.nsrc() == 2 && u.src(0).is(Ops::LOAD) && is_index(u.src(1))),
+        "CUSTOMI(INDEX) or CUSTOMI(LOAD, register), form of a matrix load");
+  return must(u.nsrc() == 1 && same_type(u) && u.arg_kind() == ArgKind::kInt && u.int_arg() > 0,
+              "CUSTOMI(value), bits in which the numbers of two threads differ");
+}
+Verdict check_member(UOp u) {
+  const bool number = u.nsrc() == 1 && is_pixel_access(u.src(0)) && u.src(0).is(Ops::LOAD);
+  return must(u.nsrc() == 1 && (u.src(0).in(Ops::WMMA | Ops::CUSTOMI) || number) && same_type(u),
+              "GETTUPLE(WMMA or CUSTOMI), register, or GETTUPLE(LOAD of a pixel), number");
+}
+Verdict check_index(UOp u) {
+  const size_t coordinates = is_image(u.src(0)) ? 2 : 1;
+  const bool flat = u.nsrc() == 1 + coordinates && u.src(0).in(groups::kDefines | Ops::AFTER);
+  return must(u.nsrc() >= 2 && (same_type(u) || reads_words(u)) && all_srcs(u, 1, is_index) &&
+                  (u.src(0).is(Ops::STAGE) || flat),
+              "INDEX(storage, one flat index), INDEX(image, y, x), INDEX(STAGE, coordinates...)");
+}
+Verdict check_load(UOp u) {
+  if (u.nsrc() != 1 && u.nsrc() != 3) return must(false, "LOAD(INDEX) or LOAD(INDEX, alt, gate)");
+  if (u.nsrc() == 3 && (u.src(1).dtype() != u.dtype() || !u.src(2).dtype().is_bool()))
+    return must(false, "alt has the load's type, the gate is bool");
+  if (is_pixel_access(u)) return must(u.dtype() == dtypes::float32, "a pixel is read as float32");
+  return must(u.src(0).is(Ops::INDEX) && same_type(u), "a LOAD reads an INDEX");
+}
+Verdict check_store(UOp u) {
+  if (is_pixel_access(u)) return check_pixel_store(u);
+  if (u.nsrc() != 2 && u.nsrc() != 3) return must(false, "STORE(INDEX, value) or STORE(INDEX, value, gate)");
+  if (u.nsrc() == 3 && !u.src(2).dtype().is_bool()) return must(false, "the gate is bool");
+  return must(is_effect(u) && u.src(0).is(Ops::INDEX) && u.src(0).dtype() == u.src(1).dtype(),
+              "a STORE's value has the type of its INDEX");
+}
 Verdict check_permute(UOp u) {
   if (u.nsrc() != 1 || u.arg_kind() != ArgKind::kInts || !same_type(u)) return must(false, "PERMUTE(x), order");
   std::vector<int64_t> order = u.arg<std::vector<int64_t>>();
@@ -260,30 +295,9 @@ const Spec& spec_kernel() {
                                "WMMA(a, b, number of the register, registers of a, of b), instruction");
                  return must(u.src(u.nsrc() - 1).dtype() == u.dtype(), "WMMA(a..., b..., sum...), instruction");
                }),
-          rule(u = node<Ops::CUSTOMI>(),
-               [](U u) {
-                 if (u.arg_kind() == ArgKind::kString)
-                   return must(u.dtype() == dtypes::uint32 &&
-                                   (u.nsrc() == 1 ? u.src(0).is(Ops::INDEX)
-                                                  : u.nsrc() == 2 && u.src(0).is(Ops::LOAD) && is_index(u.src(1))),
-                               "CUSTOMI(INDEX) or CUSTOMI(LOAD, register), form of a matrix load");
-                 return must(u.nsrc() == 1 && same_type(u) && u.arg_kind() == ArgKind::kInt && u.int_arg() > 0,
-                             "CUSTOMI(value), bits in which the numbers of two threads differ");
-               }),
-          rule(u = node<Ops::GETTUPLE>(),
-               [](U u) {
-                 const bool number = u.nsrc() == 1 && is_pixel_access(u.src(0)) && u.src(0).is(Ops::LOAD);
-                 return must(u.nsrc() == 1 && (u.src(0).in(Ops::WMMA | Ops::CUSTOMI) || number) && same_type(u),
-                             "GETTUPLE(WMMA or CUSTOMI), register, or GETTUPLE(LOAD of a pixel), number");
-               }),
-          rule(u = node<Ops::INDEX>(),
-               [](U u) {
-                 const size_t coordinates = is_image(u.src(0)) ? 2 : 1;
-                 const bool flat = u.nsrc() == 1 + coordinates && u.src(0).in(groups::kDefines | Ops::AFTER);
-                 return must(u.nsrc() >= 2 && (same_type(u) || reads_words(u)) && all_srcs(u, 1, is_index) &&
-                                 (u.src(0).is(Ops::STAGE) || flat),
-                             "INDEX(storage, one flat index), INDEX(image, y, x), INDEX(STAGE, coordinates...)");
-               }),
+          rule(u = node<Ops::CUSTOMI>(), [](U u) { return check_custom_value(u); }),
+          rule(u = node<Ops::GETTUPLE>(), [](U u) { return check_member(u); }),
+          rule(u = node<Ops::INDEX>(), [](U u) { return check_index(u); }),
           rule(u = node<Ops::STAGE>(),
                [](U u) {
                  return must(same_type(u) && u.arg_kind() == ArgKind::kStage &&
@@ -291,23 +305,8 @@ const Spec& spec_kernel() {
                                  all_srcs(u, 1, [](UOp r) { return r.is(Ops::RANGE); }),
                              "STAGE(value, ranges...) of scratch memory");
                }),
-          rule(u = node<Ops::LOAD>(),
-               [](U u) {
-                 if (u.nsrc() != 1 && u.nsrc() != 3) return must(false, "LOAD(INDEX) or LOAD(INDEX, alt, gate)");
-                 if (u.nsrc() == 3 && (u.src(1).dtype() != u.dtype() || !u.src(2).dtype().is_bool()))
-                   return must(false, "alt has the load's type, the gate is bool");
-                 if (is_pixel_access(u)) return must(u.dtype() == dtypes::float32, "a pixel is read as float32");
-                 return must(u.src(0).is(Ops::INDEX) && same_type(u), "a LOAD reads an INDEX");
-               }),
-          rule(u = node<Ops::STORE>(),
-               [](U u) {
-                 if (is_pixel_access(u)) return check_pixel_store(u);
-                 if (u.nsrc() != 2 && u.nsrc() != 3)
-                   return must(false, "STORE(INDEX, value) or STORE(INDEX, value, gate)");
-                 if (u.nsrc() == 3 && !u.src(2).dtype().is_bool()) return must(false, "the gate is bool");
-                 return must(is_effect(u) && u.src(0).is(Ops::INDEX) && u.src(0).dtype() == u.src(1).dtype(),
-                             "a STORE's value has the type of its INDEX");
-               }),
+          rule(u = node<Ops::LOAD>(), [](U u) { return check_load(u); }),
+          rule(u = node<Ops::STORE>(), [](U u) { return check_store(u); }),
           rule(u = node<Ops::CUSTOM>(),
                [](U u) {
                  return must(is_effect(u) && u.nsrc() == 1 && u.src(0).is(Ops::INDEX) &&

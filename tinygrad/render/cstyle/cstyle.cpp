@@ -280,6 +280,16 @@ size_t whole_sources(UOp u) {
 }  // namespace
 
 /// Counts the uses of each value and of each lane 0, and whether one is outside of the loop that encloses it.
+/// Counts what an access uses: its index, unless that of the run it is part of is used, and its other operands.
+template <class Count> void CStyleWriter::count_access(UOp u, const Count& count) {
+  const MemAccess a = view_.access(u.src(0));
+  if (addressed(u) == u) {
+    count(a.index, a.affine);
+    if (a.column) count(a.column, false);
+  }
+  for (size_t i = 1; i < u.nsrc(); i++) count(u.src(i), false);
+}
+
 void CStyleWriter::count_uses() {
   std::vector<int> loop_of(view_.insts().size()), outer{-1};  // the loop an instruction is in; the loop around a loop
   std::vector<bool> closed{false};
@@ -300,14 +310,8 @@ void CStyleWriter::count_uses() {
       }
     }
     loop_of[static_cast<size_t>(view_.position(u))] = now;
-    if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM) || is_matrix_load(u)) {
-      const MemAccess a = view_.access(u.src(0));
-      if (addressed(u) == u) {
-        count(a.index, a.affine);
-        if (a.column) count(a.column, false);
-      }
-      for (size_t i = 1; i < u.nsrc(); i++) count(u.src(i), false);
-    } else if (u.is(Ops::RANGE)) {
+    if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM) || is_matrix_load(u)) count_access(u, count);
+    else if (u.is(Ops::RANGE)) {
       if (is_lane(u)) continue;
       count(u.src(0), false);
       outer.push_back(now);

@@ -121,6 +121,7 @@ class CStyleWriter {
   }
 
   // instructions
+  template <class Count> void count_access(UOp u, const Count& count);
   void count_uses();
   void declare_variable(UOp u);
   void declare_parameters();
