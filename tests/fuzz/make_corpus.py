@@ -327,6 +327,9 @@ put("recording", "good_rewrites_in_a_circle", whole + record(REWRITE, 1, 6, 1, 4
 put("recording", "good_rewrite_to_its_own_user", whole + record(REWRITE, 1, 6, 1, 2, 3, 5))
 put("recording", "good_unknown_numbers", record(OPEN, 2**63, 2**64 - 1, 2**40, 9, 2**64 - 1) +
     record(GRAPH, 7, 7, 7, 2, 8, 9) + record(REWRITE, 7, 7, 7, 7, 7, 7) + record(MEMORY, 9, 9, 9, 2**64 - 1, 9))
+put("recording", "good_rewrite_to_nothing", whole + record(REWRITE, 1, 6, 1, 3, 0, 5))
+put("recording", "good_sums_beyond_64_bits", names + record(EVENT, 5, 0, 1, 1, 0, 2**62, b"") * 8 +
+    record(MEMORY, 5, 1, 64, 2**64 - 2, 105) + record(MEMORY, 5, 1, 65, 2**64 - 2, 106))
 put("recording", "good_unknown_kind", record(200, 1, 2, 3) + whole)
 put("recording", "bad_length", b"\x7f" + whole[1:20])
 put("recording", "bad_empty_record", b"\0")

@@ -50,7 +50,7 @@ void print_rules_of(std::ostream& os, const Recording& r, const Span& s) {
   std::map<uint32_t, std::pair<int64_t, int64_t>> rules;
   for (const Rewrite* w : rewrites_of(r, s)) {
     rules[w->rule].first++;
-    rules[w->rule].second += w->nanoseconds;
+    rules[w->rule].second = saturated_sum(rules[w->rule].second, w->nanoseconds);
   }
   std::vector<std::pair<uint32_t, std::pair<int64_t, int64_t>>> sorted(rules.begin(), rules.end());
   std::stable_sort(sorted.begin(), sorted.end(),
@@ -123,11 +123,11 @@ void print_rules(std::ostream& os, const Recording& r) {
 
 void print_launches(std::ostream& os, const Recording& r) {
   const std::vector<LaunchSum> sums = launch_sums(r);
-  int64_t all = 0;
-  for (const LaunchSum& s : sums) all += s.nanoseconds;
+  double all = 0;
+  for (const LaunchSum& s : sums) all += static_cast<double>(s.nanoseconds);
   os << "      time  share  launches  device and kernel\n";
   for (const LaunchSum& s : sums) {
-    const auto share = all ? 100 * s.nanoseconds / all : 0;
+    const auto share = all > 0 ? static_cast<int>(100 * static_cast<double>(s.nanoseconds) / all) : 0;
     os << pad_left(time_text(s.nanoseconds), 10) << pad_left(str(share, '%'), 7) << pad_left(str(s.launches), 10)
        << "  " << r.name(s.track) << ' ' << r.name(s.name) << '\n';
   }

@@ -20,6 +20,12 @@ template <class F> void each_part(const Recording& r, const Span& s, F&& visit) 
 }
 }  // namespace
 
+int64_t saturated_sum(int64_t a, int64_t b) {
+  int64_t sum;
+  if (!__builtin_add_overflow(a, b, &sum)) return sum;
+  return b > 0 ? INT64_MAX : INT64_MIN;
+}
+
 std::string_view title_of(const Recording& r, const Span& s) {
   const std::string_view named = r.value(s, "name");
   return named.empty() ? std::string_view(r.name(s.name)) : named;
@@ -65,7 +71,7 @@ std::vector<LaunchSum> launch_sums(const Recording& r) {
     s.track = e.track;
     s.name = e.name;
     s.launches++;
-    s.nanoseconds += e.end - e.begin;
+    s.nanoseconds = saturated_sum(s.nanoseconds, e.end - e.begin);
   }
   std::vector<LaunchSum> out;
   for (const auto& [key, s] : sums) out.push_back(s);
@@ -91,7 +97,7 @@ std::vector<MemoryCurve> memory_curves(const Recording& r) {
     // What was taken before the recording began is not known: giving it back changes nothing.
     if (m->bytes < 0 && d.blocks.erase(m->address) == 0) continue;
     if (m->bytes >= 0) d.blocks[m->address] = {m->span, m->bytes};
-    c.last = std::max<int64_t>(c.last + m->bytes, 0);
+    c.last = std::max<int64_t>(saturated_sum(c.last, m->bytes), 0);
     c.points.emplace_back(m->time, c.last);
     if (c.last <= c.peak) continue;
     c.peak = c.last;
@@ -107,7 +113,10 @@ std::vector<MemoryCurve> memory_curves(const Recording& r) {
       else d.blocks[m->address] = {m->span, m->bytes};
     }
     std::map<uint64_t, int64_t> owners;
-    for (const auto& [address, block] : d.blocks) owners[block.first] += block.second;
+    for (const auto& [address, block] : d.blocks) {
+      int64_t& held = owners[block.first];
+      held = saturated_sum(held, block.second);
+    }
     d.curve.at_peak.assign(owners.begin(), owners.end());
     std::stable_sort(d.curve.at_peak.begin(), d.curve.at_peak.end(),
                      [](const auto& a, const auto& b) { return a.second > b.second; });

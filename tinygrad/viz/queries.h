@@ -4,6 +4,8 @@
 
 namespace tg::viz {
 
+/// Adds; a sum that does not fit is the greatest (or least) number: a damaged recording may hold any.
+int64_t saturated_sum(int64_t a, int64_t b);
 /// Returns what people call a span: the name of a kernel, of a pass.
 std::string_view title_of(const Recording& r, const Span& s);
 /// Returns the rewrites of a span and of all its parts, in the order of time.

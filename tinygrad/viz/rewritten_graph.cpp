@@ -19,7 +19,8 @@ class Stepper {
  public:
   Stepper(const NodeTable& table, const std::vector<Rewrite>& rewrites, size_t count) : table_(table) {
     count = std::min(count, rewrites.size());
-    for (size_t i = 0; i < count; i++) after_[rewrites[i].before] = rewrites[i].after;
+    for (size_t i = 0; i < count; i++)
+      if (table.find(rewrites[i].after)) after_[rewrites[i].before] = rewrites[i].after;
     if (count) last_ = rewrites[count - 1].after;
     if (!after_.empty())
       for (const Node& n : table.nodes) numbers_.try_emplace(content(n, sources_of(n)), n.number);
