@@ -118,16 +118,21 @@ void expect_near(const std::vector<float>& got, const std::vector<float>& want, 
     Device::get(name);    \
   } catch (const DeviceError& e) { GTEST_SKIP() << e.what(); }
 
+/// Returns the values of a case from buffers.
+std::vector<float> without_images(const Case& c) {
+  const Context off{{"IMAGE", 0}};
+  return result_on(c);
+}
+
 class Images : public testing::TestWithParam<std::tuple<const char*, Case>> {};
 
 TEST_P(Images, AreReadAndGiveTheSame) {
   const auto& [dev, c] = GetParam();
   NEED_DEVICE(dev)
   const Context place{{"DEV", dev}};
-  std::vector<float> want;
+  const std::vector<float> want = without_images(c);
   {
     const Context off{{"IMAGE", 0}};
-    want = result_on(c);
     Tensor::manual_seed(7);
     EXPECT_EQ(images_of({c.run()}, Device::get(dev).target()).read, 0);
   }
@@ -147,11 +152,7 @@ TEST_P(Images, OfHalvesAreWithinTheirRounding) {
   const auto& [dev, c] = GetParam();
   NEED_DEVICE(dev)
   const Context place{{"DEV", dev}};
-  std::vector<float> want;
-  {
-    const Context off{{"IMAGE", 0}};
-    want = result_on(c);
-  }
+  const std::vector<float> want = without_images(c);
   constexpr double kHalf = 1.0 / (1 << 10);  // of a float16, and of products of two
   const Context on{{"IMAGE", 1}, {"FLOAT16", 1}};
   expect_near(result_on(c), want, 2 * kHalf);

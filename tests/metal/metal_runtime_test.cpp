@@ -322,6 +322,7 @@ TEST_F(MetalRuntime, NothingIsLeakedNorReleasedTwice) {
 /// The last command buffer stays with its queue.
 TEST_F(MetalRuntime, ObjectsThatMetalDoesNotGiveAreErrors) {
   const BufferRef a = floats("METAL", {1, 2, 3, 4}), b = floats("METAL", {5, 6, 7, 8});
+  device().wait();  // nothing else asks for objects then
   for (const char* message : {"commandBuffer", "blitCommandEncoder"}) {
     control.fail_message(message, 1);
     EXPECT_THAT(error_text<DeviceError>([&] { device().queue().copy(b->place(), a->place(), 16); }),

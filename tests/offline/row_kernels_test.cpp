@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "offline/disassembly.h"
+#include "offline/run_groups.h"
 #include "tinygrad/runtime/amdgpu_compiler.h"
 #include "tinygrad/runtime/nvrtc_compiler.h"
 #include "unit/kernels.h"
@@ -89,13 +90,8 @@ void expect_softmax(int64_t rows, int64_t columns, const Target& target) {
   const auto p = compiled(row_softmax(rows, columns), target);
   std::vector<float> in(static_cast<size_t>(rows * columns)), out(in.size());
   for (size_t i = 0; i < in.size(); i++) in[i] = static_cast<float>(static_cast<int>(i * 7919 % 2003) - 1000) * 0.01f;
-  LaunchSize size;
-  for (int i = 0; i < 3; i++) {
-    if (p->global_size[i]) size.global[i] = static_cast<int64_t>(p->global_size[i].const_int());
-    if (p->local_size[i]) size.local[i] = static_cast<int64_t>(p->local_size[i].const_int());
-  }
   void* buffers[] = {out.data(), in.data()};
-  Interpreter(p).run_groups(buffers, nullptr, size, 0, size.global[0] * size.global[1] * size.global[2]);
+  test::run_groups(p, buffers);
   for (int64_t r = 0; r < rows; r++) {
     double sum = 0, most = -1e30;
     for (int64_t c = 0; c < columns; c++) most = std::max<double>(most, in[static_cast<size_t>(r * columns + c)]);

@@ -2,6 +2,7 @@
 /// compilers.
 #include <gtest/gtest.h>
 
+#include "offline/run_groups.h"
 #include "tinygrad/runtime/amdgpu_compiler.h"
 #include "tinygrad/runtime/nvrtc_compiler.h"
 #include "unit/kernels.h"
@@ -25,13 +26,8 @@ std::shared_ptr<Program> check(const Reduction& x, const Target& target, DType d
   std::vector<T> in(static_cast<size_t>(x.rows * x.terms)), out(static_cast<size_t>(x.rows));
   const T unit = std::is_integral_v<T> && sizeof(T) == 8 ? static_cast<T>(1 + (int64_t{1} << 33)) : T{1};
   for (size_t i = 0; i < in.size(); i++) in[i] = static_cast<T>(static_cast<int>(i * 7919 % 23) - 11) * unit;
-  LaunchSize size;
-  for (int i = 0; i < 3; i++) {
-    if (p->global_size[i]) size.global[i] = static_cast<int64_t>(p->global_size[i].const_int());
-    if (p->local_size[i]) size.local[i] = static_cast<int64_t>(p->local_size[i].const_int());
-  }
   void* buffers[] = {out.data(), in.data()};
-  Interpreter(p).run_groups(buffers, nullptr, size, 0, size.global[0] * size.global[1] * size.global[2]);
+  test::run_groups(p, buffers);
   for (int64_t r = 0; r < x.rows; r++) {
     T want = x.maximum ? -100 * unit : 0;
     for (int64_t t = 0; t < x.terms; t++) {
