@@ -45,14 +45,11 @@ class NullDevice final : public Device {
       : Device(name, std::make_unique<LruAllocator>(std::make_unique<NullAllocator>(), name, 0)) {}
   const Target& target() override {
     const Target& t = toolchain_.target();
+    if (planned_for_.exchange(&t) == &t) return t;
     DeviceTraits traits = device_traits("NULL");
-    const bool groups = make_renderer(t)->has_locals();
-    const int64_t pitch = t.images.width ? t.images.pitch : 0;
-    if (traits.row_groups != groups || traits.image_pitch != pitch) {
-      traits.row_groups = groups;
-      traits.image_pitch = pitch;
-      set_device_traits("NULL", traits);
-    }
+    traits.row_groups = make_renderer(t)->has_locals();
+    traits.image_pitch = t.images.width ? t.images.pitch : 0;
+    set_device_traits("NULL", traits);
     return t;
   }
   Compiler& compiler(const Target& target) override { return toolchain_.compiler(target); }
@@ -66,6 +63,7 @@ class NullDevice final : public Device {
 
  private:
   NullQueue queue_;
+  std::atomic<const Target*> planned_for_ = nullptr;  // the target that the traits are of
   HostToolchain toolchain_{"NULL", /*runs=*/false};
 };
 
