@@ -406,6 +406,14 @@ TEST(Registry, WhatIsMissingAndHowToInstallIt) {
     }
 }
 
+TEST(Registry, WhatDevNamesBehindADeviceWithoutAChoiceIsAnError) {
+  Context dev{{"DEV", "MANUAL:NOSUCH:ARCH"}};
+  EXPECT_THAT(test::error_text<DeviceError>([] { Device::get("MANUAL:1234"); }),
+              HasSubstr("expected MANUAL alone: it has neither renderers nor architectures"));
+  Context index{{"DEV", "MANUAL:1234"}};
+  EXPECT_EQ(test::error_text<DeviceError>([] { Device::get("MANUAL:1234"); }), "no error") << "a number is no renderer";
+}
+
 TEST(Registry, Renderers) {
   register_renderer("HERE", [](const Target& t) { return std::make_unique<ListingRenderer>(t); }, "here.cpp", 7);
   Target t;

@@ -103,7 +103,8 @@ DeviceKind cpu_kind() {
           .describe = describe_cpu,
           .install = "apt install clang",
           .aliases = {"CLANG", "LLVM"},
-          .order = 0};
+          .order = 0,
+          .has_settings = true};
 }
 
 }  // namespace tg

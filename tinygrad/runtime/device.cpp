@@ -162,12 +162,26 @@ std::string Device::canonical(std::string_view name) {
   return index == 0 ? kind : kind + ":" + std::to_string(index);
 }
 
+namespace {
+
+/// Refuses a renderer or an architecture that DEV names for a kind of device that has one of each only.
+void check_setting(const DeviceKind& kind) {
+  if (kind.has_settings || kind.takes_path) return;
+  const DeviceSpec spec = dev_setting(kind.name);
+  if (spec.device.empty()) return;  // those of the processor
+  TG_CHECK(DeviceError, spec.renderer.empty() && spec.arch.empty(), "[device] got DEV=", env::DEV.get(), ", expected ",
+           kind.name, " alone: it has neither renderers nor architectures to choose from");
+}
+
+}  // namespace
+
 Device& Device::get(std::string_view name) {
   if (Device* d = find_opened(name)) return *d;  // names in tensors are canonical already
   const std::string full = canonical(name);
   TG_CHECK(DeviceError, !is_device_list(full), "[device] got ", full, ", expected one device");
   if (Device* d = find_opened(full)) return *d;
   const DeviceKind& kind = *find_kind(std::string_view(full).substr(0, full.find(':')));
+  check_setting(kind);
   OpenedDevices& r = opened_devices();
   std::unique_lock lock(r.mutex);
   auto& slot = r.devices[full];

@@ -31,6 +31,9 @@ struct DeviceKind {
   /// when it does. Empty: it always does.
   std::function<std::string()> no_gpu{};
   bool takes_path = false;  ///< a path follows the colon, not an index
+  /// DEV may name a renderer and an architecture behind the name of the device, for which it asks dev_setting; a device
+  /// without such a choice is not opened when DEV names one.
+  bool has_settings = false;
 };
 
 /// Adds a kind of device. A name or alias that is taken already is a DeviceError for whoever uses it, which names both

@@ -16,7 +16,8 @@ DeviceKind device_kind(const GpuKind& kind, const char* install, std::vector<std
           .install = install,
           .aliases = std::move(aliases),
           .order = order,
-          .gpu = true};
+          .gpu = true,
+          .has_settings = true};
 }
 }  // namespace
 

@@ -164,7 +164,12 @@ Target metal_target(const MetalGpu& gpu, const std::string& renderer, const std:
 }
 
 DeviceKind metal_kind() {
-  return {.name = "METAL", .open = open_metal_device, .describe = describe_metal, .order = 120, .gpu = true};
+  return {.name = "METAL",
+          .open = open_metal_device,
+          .describe = describe_metal,
+          .order = 120,
+          .gpu = true,
+          .has_settings = true};
 }
 
 }  // namespace tg

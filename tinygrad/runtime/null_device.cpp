@@ -73,7 +73,8 @@ DeviceKind null_kind() {
   return {.name = "NULL",
           .open = [](const std::string& name) { return std::make_unique<NullDevice>(name); },
           .describe = [] { return std::string("compiles for any target, runs nothing"); },
-          .order = 900};
+          .order = 900,
+          .has_settings = true};
 }
 
 }  // namespace tg

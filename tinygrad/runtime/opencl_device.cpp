@@ -142,7 +142,8 @@ DeviceKind opencl_kind() {
           .aliases = {"OPENCL"},
           .order = 130,
           .gpu = true,
-          .no_gpu = why_no_gpu};
+          .no_gpu = why_no_gpu,
+          .has_settings = true};
 }
 
 DeviceKind qcom_kind() {
@@ -153,7 +154,8 @@ DeviceKind qcom_kind() {
           .install = "the OpenCL driver of the vendor's Android or Linux for Snapdragon; QCOM_LIBRARY names its file",
           .aliases = {"ADRENO"},
           .order = 125,
-          .gpu = true};
+          .gpu = true,
+          .has_settings = true};
 }
 
 }  // namespace tg

@@ -235,7 +235,8 @@ DeviceKind webgpu_kind() {
               "processor",
           .order = 140,
           .gpu = true,
-          .no_gpu = why_no_gpu};
+          .no_gpu = why_no_gpu,
+          .has_settings = true};
 }
 
 }  // namespace tg
