@@ -34,6 +34,7 @@ std::function<int()> define_bench(CLI::App&);
 std::function<int()> define_cache(CLI::App&);
 std::function<int()> define_devices(CLI::App&);
 std::function<int()> define_env(CLI::App&);
+std::function<int()> define_explain(CLI::App&);
 std::function<int()> define_llm(CLI::App&);
 std::function<int()> define_mnist(CLI::App&);
 std::function<int()> define_replay_compare(CLI::App&);

@@ -21,6 +21,7 @@ constexpr Command kCommands[] = {
     {"cache", "Show or empty the disk cache", define_cache},
     {"devices", "Show the devices and what each lacks", define_devices},
     {"env", "Show the environment variables and their values", define_env},
+    {"explain", "Show what becomes of a tensor expression", define_explain},
     {"llm", "Talk to a language model", define_llm},
     {"mnist", "Train a convolutional network on MNIST", define_mnist},
     {"replay-compare", "Compare the kernels of two recorded runs", define_replay_compare},

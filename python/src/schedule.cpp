@@ -5,6 +5,8 @@
 #include "casters.h"
 #include "graph.h"
 #include "interrupt.h"
+#include "tinygrad/base/text.h"
+#include "tinygrad/tensor/inspect_tensors.h"
 
 namespace tg::python {
 
@@ -56,6 +58,61 @@ UOpObject linear_of(const BoundSchedule& bound) {
   return made([&] { return UOp::make(Ops::LINEAR, dtypes::void_, calls); });
 }
 
+nb::dict parts_of(const std::vector<CostAccount::Part>& parts) {
+  nb::dict d;
+  for (const CostAccount::Part& p : parts) d[p.what] = p.cycles;
+  return d;
+}
+
+/// One kernel of an inspection, as a notebook shows it.
+nb::dict kernel_dict(const InspectedKernel& k) {
+  nb::dict d;
+  nb::list opts;
+  for (const Opt& o : k.opts) opts.append(str(o));
+  d["name"] = k.name;
+  d["device"] = k.device;
+  d["origin"] = k.origin;
+  d["buffers"] = k.buffers;
+  d["loops"] = k.loops;
+  d["stores"] = k.stores;
+  d["variant"] = k.plan.variant;
+  d["form"] = k.plan.form;
+  d["opts"] = opts;
+  d["cycles"] = k.plan.cycles;
+  d["together"] = parts_of(k.plan.account.together);
+  d["besides"] = parts_of(k.plan.account.besides);
+  d["factor"] = k.plan.account.factor;
+  d["operations"] = k.estimates.ops;
+  d["bytes"] = k.estimates.mem;
+  d["seconds"] = k.seconds;
+  d["target"] = k.target;
+  d["program"] = k.program;
+  d["source"] = k.source;
+  d["assembly"] = k.assembly;
+  return d;
+}
+
+nb::dict inspection_dict(const Inspection& in) {
+  static constexpr const char* kKinds[] = {"input", "result", "stored"};
+  nb::list buffers, kernels;
+  for (const ScheduleBuffer& b : in.buffers) {
+    nb::dict d;
+    d["kind"] = kKinds[b.kind];
+    d["dtype"] = str(b.dtype);
+    d["elements"] = b.size;
+    d["device"] = b.device;
+    d["why"] = b.why;
+    d["instead"] = b.instead;
+    buffers.append(d);
+  }
+  for (const InspectedKernel& k : in.kernels) kernels.append(kernel_dict(k));
+  nb::dict out;
+  out["graph"] = in.graph;
+  out["buffers"] = buffers;
+  out["kernels"] = kernels;
+  return out;
+}
+
 }  // namespace
 
 void bind_tensor_schedule(TensorClass& c) {
@@ -70,6 +127,28 @@ void bind_tensor_schedule(TensorClass& c) {
   c.def(
       "schedule", [](const Tensor& t, nb::args lst) { return steps_of(scheduled(tensors_of(t, lst))); }, "lst"_a,
       "The kernels and copies that realize would run, in order.");
+  c.def(
+      "explain",
+      [](const Tensor& t, bool source) {
+        Unlocked work;
+        return t.explain(source);
+      },
+      "source"_a = false,
+      "Says in text how realize would compute this tensor: stored values with reasons, kernels with their plan, the "
+      "cost "
+      "model's account and their time.");
+  c.def(
+      "inspect",
+      [](const Tensor& t, nb::args lst, bool measure, bool assembly) {
+        const Tensors all = tensors_of(t, lst);
+        Inspection in;
+        {
+          Unlocked work;
+          in = inspect(all, {.measure = measure, .assembly = assembly});
+        }
+        return inspection_dict(in);
+      },
+      "lst"_a, "measure"_a = true, "assembly"_a = false, "What explain says, as data: graph, buffers and kernels.");
   c.def(
       "schedule_linear", [](const Tensor& t, nb::args lst) { return linear_of(scheduled(tensors_of(t, lst))); },
       "lst"_a, "The schedule as a LINEAR of CALLs.");

@@ -54,9 +54,8 @@ TEST(Tg, UsageErrors) {
   EXPECT_THAT(unknown.err, HasSubstr("unknown command 'frobnicate', expected one of: "));
   const ProcessResult none = tg_run({});
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.err,
-              HasSubstr("tg: no command, expected one of: bench, cache, devices, env, llm, mnist, replay-compare, "
-                        "serve"));
+  EXPECT_THAT(none.err, HasSubstr("tg: no command, expected one of: bench, cache, devices, env, explain, llm, mnist, "
+                                  "replay-compare, serve"));
   EXPECT_EQ(tg_run({"bench", "--threads", "0"}).exit_code, 2);
   EXPECT_EQ(tg_run({"bench", "--runs", "4"}).exit_code, 2) << "a row has at least five runs";
   EXPECT_EQ(tg_run({"bench", "--no-such-option"}).exit_code, 2);
@@ -200,6 +199,49 @@ TEST(Tg, RecordingsThatCannotBeShown) {
   EXPECT_THAT(error_of({"viz", TG_PROGRAM, "--text"}), HasSubstr("got no recording of this version"));
   EXPECT_THAT(error_of({"viz", "record"}), HasSubstr("[viz] got no program, expected one"));
   EXPECT_THAT(error_of({"viz", "record", "--", "/nope/program"}), HasSubstr("[viz] cannot run /nope/program"));
+}
+
+TEST(Tg, ExplainsExpressions) {
+  const ProcessResult product =
+      tg_run({"explain", "--quick", "x = rand(32, 48); w = rand(48, 16); (x @ w + 1).relu()"});
+  EXPECT_TRUE(product.ok()) << product.err;
+  EXPECT_THAT(product.out, testing::AllOf(HasSubstr("kernel 1 of 1: "), HasSubstr("made by dot, add, relu"),
+                                          HasSubstr("limit"), HasSubstr("32 x 16 x r48")));
+  const ProcessResult sliced =
+      tg_run({"explain", "--quick", "--json", "arange(12).reshape(3, 4)[1:, ::2].sum(axis=0, keepdim=True)"});
+  EXPECT_TRUE(sliced.ok()) << sliced.err;
+  const auto json = nlohmann::json::parse(sliced.out);
+  EXPECT_EQ(json["kernels"].size(), 1u);
+  EXPECT_EQ(json["buffers"].back()["elements"], 2);
+  EXPECT_FALSE(json["kernels"][0]["source"].get<std::string>().empty());
+  const ProcessResult convolution =
+      tg_run({"explain", "--quick",
+              "g = ones(8); rand(1, 4, 6, 6).conv2d(rand(8, 4, 3, 3), None, padding=1).batchnorm(g, g, g, g).relu()"});
+  EXPECT_TRUE(convolution.ok()) << convolution.err;
+  EXPECT_THAT(convolution.out, HasSubstr("made by conv2d, batchnorm, relu"));
+  EXPECT_THAT(tg_run({"explain", "--list"}).out, testing::AllOf(HasSubstr("softmax"), HasSubstr("einsum")));
+}
+
+TEST(Tg, ExpressionsThatAreNotUnderstood) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"rand(3", "got the end at character 7, expected ','"},
+      {"rand(3).foo()", "got foo, which is no method of a tensor; did you mean"},
+      {"randd(3)", "got randd, which is no function; did you mean rand?"},
+      {"x + 1", "got x, which is no variable"},
+      {"rand(3, 4) @ rand(3)", "expected equal inner sizes"},
+      {"rand(3).sum(0, False, None, 7)", "[sum] got 4 arguments, expected 3"},
+      {"rand(3).sum(dim=1)", "[sum] got dim=, which it does not take"},
+      {"rand(3).softmax('a')", "[softmax] got no integer as axis, expected one"},
+      {"rand(3.5)", "[rand] got no integer as shape, expected one"},
+      {"rand(3) $", "got '$' at character 9"},
+      {"", "got no expression"},
+  };
+  for (const auto& [text, message] : cases) {
+    const ProcessResult r = tg_run({"explain", "--quick", text});
+    EXPECT_EQ(r.exit_code, 1) << text;
+    EXPECT_THAT(r.err, HasSubstr(message)) << text;
+  }
+  EXPECT_THAT(tg_run({"explain", "--quick", std::string(5000, '(')}).err, HasSubstr("fewer parentheses"));
 }
 
 TEST(Tg, CacheClearOfAnUnknownTable) {

@@ -16,7 +16,7 @@ struct StepGraphTest : ::testing::Test {
       {{ScheduleBuffer::kInput, dtypes::float32, 8, "CPU"}, {ScheduleBuffer::kOutput, dtypes::float32, 8, "CPU"}}};
   UOp i = UOp::range(8, 0), j = UOp::range(8, 1);
   /// doubled[i] = in[i] * 2, then out[j] = doubled[j] + 1.
-  UOp doubled = g.materialize(g.read(0, i) * ConstValue(2.0), {i}, "CPU", "mul");
+  UOp doubled = g.materialize(g.read(0, i) * ConstValue(2.0), {i}, "CPU", "twice", "mul");
   StepId producer = g.steps() - 1;
   UOp load = g.read(state_of(doubled), j);
   StateId result = g.add_write(1, {j, load + ConstValue(1.0), {j}}, "add");
@@ -49,7 +49,7 @@ TEST_F(StepGraphTest, IndexValuesAreReads) {
   UOp all[1] = {i};
   UOp placeholder = gather_placeholder(0, UOp::constant(int64_t{8}), all);
   g.set_gathers({index});
-  const StateId s = state_of(g.materialize(g.read(state_of(doubled), placeholder), {i}, "CPU"));
+  const StateId s = state_of(g.materialize(g.read(state_of(doubled), placeholder), {i}, "CPU", "again"));
   const StepId step = g.state(s).writers[0];
   EXPECT_EQ(g.reads(step).size(), 2u);
   EXPECT_EQ(g.resolve(placeholder), index);
@@ -72,7 +72,7 @@ TEST_F(StepGraphTest, Print) {
 }
 TEST_F(StepGraphTest, LoopsOfATransposedReadAreMatched) {
   UOp r = UOp::range(4, 5), c = UOp::range(2, 6), x = UOp::range(2, 7), y = UOp::range(4, 8);
-  UOp stored = g.materialize(g.read(0, r * ConstValue(2) + c), {r, c}, "CPU");
+  UOp stored = g.materialize(g.read(0, r * ConstValue(2) + c), {r, c}, "CPU", "again");
   const KernelStep& from = *g.kernel(g.writer(stored));
   const auto loops = match_loops(g.read(state_of(stored), y * ConstValue(2) + x), from);
   ASSERT_TRUE(loops);

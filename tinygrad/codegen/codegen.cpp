@@ -293,6 +293,11 @@ class Pipeline {
   UOp sink() const { return sink_; }
   UOp last_kernel() const { return last_kernel_; }
   Opts applied() const { return context_.plan ? context_.plan->opts : Opts{}; }
+  PlanSummary summary() const {
+    if (!context_.plan) return {};
+    const KernelPlan& p = *context_.plan;
+    return {p.variant, p.form, p.cycles, p.account};
+  }
 
  private:
   bool applies(const Pass& p) const {
@@ -350,6 +355,7 @@ std::shared_ptr<Program> to_program(const Kernel& kernel, const Renderer& render
   const std::string& name = sink.arg<KernelInfo>().name;
   program->name = name.empty() ? kernel_name(program->ast) : function_name(name);
   program->applied_opts = pipeline.applied();
+  program->plan = pipeline.summary();
   program->insts = linearize(pipeline.sink());
   if (env::SPEC.get() != 0) verify_program(program->insts, "linearize");
   program->estimates = estimate(program->insts);

@@ -22,6 +22,7 @@ struct CodegenOptions {
   int transcendental = 1;    ///< 2: exp2, log2, sin and pow always in software
   std::optional<Opts> opts;  ///< these and no heuristic; KernelInfo::opts_to_apply goes before
   DTypeSet emulated;         ///< types computed without, although the renderer has them
+  bool account = false;      ///< Program::plan says where predicted cycles go; changes no code, and no hash
   std::string stop_after;    ///< name of the last pass to run: Program::ast is the graph it left, nothing is rendered
 
   /// NOOPT, BEAM, TC, TC_SELECT, ROUND_PRODUCTS, NOLOCALS, TRANSCENDENTAL, EMULATED_DTYPES of the environment.

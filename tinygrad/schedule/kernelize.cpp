@@ -141,7 +141,7 @@ std::vector<ScheduleItem> kernelize(StepGraph& g) {
     const auto b = static_cast<size_t>(g.step(i).buffer);
     if (k && b < overwritten.size() && overwritten[b] && reads_ahead(g, i)) {
       // Computed first, stored after.
-      UOp computed = g.materialize(k->value, k->loops, g.device_of_step(i));
+      UOp computed = g.materialize(k->value, k->loops, g.device_of_step(i), "it reads ahead of what it overwrites");
       g.edit_kernel(i).value = computed;
     }
     ScheduleItem& item = items.emplace_back(kernelize_step(g, i));

@@ -50,7 +50,7 @@ void store_long_sums(StepGraph& g, const ScheduleOptions& options) {
     if (!k || k->sequential_loops || k->attention || g.step(i).buffer < 0) continue;
     UOp sum = long_sum(*k, terms);
     if (!sum) continue;
-    UOp stored = g.materialize(sum, k->loops, g.device_of_step(i), g.step(i).metadata);
+    UOp stored = g.materialize(sum, k->loops, g.device_of_step(i), "parts of a long sum", g.step(i).metadata);
     g.edit_kernel(i).value = k->value.substitute({{sum, stored}});
   }
 }

@@ -313,7 +313,8 @@ class Lowerer {
     if (device.empty()) device = *device_;
     auto [it, fresh] = stored_.try_emplace({v, device});
     if (!fresh) return it->second;
-    UOp stored = g_.materialize(v, ranges_of(v), device);
+    UOp stored =
+        g_.materialize(v, ranges_of(v), device, "the largest part of an expression that is too long for a kernel");
     set_size(stored, {1, 1});
     return it->second = stored;
   }

@@ -223,7 +223,7 @@ class Scatter {
       n *= static_cast<int64_t>(bounds_of(outputs[k]).hi) + 1;
     }
     const std::string& metadata = g_.step(i).metadata;
-    const StateId empty = g_.add_buffer(s.reduce.dtype(), n, g_.device_of_step(i));
+    const StateId empty = g_.add_buffer(s.reduce.dtype(), n, g_.device_of_step(i), "a sum that rows are added to");
     const StateId filled = g_.add_write(empty, {index, s.neutral, outputs}, metadata);
     const StateId total = g_.add_write(filled, scatter(s, filled, index, outputs), metadata);
     UOp value = g_.kernel(i)->value.substitute({{s.reduce, g_.read(total, index)}});

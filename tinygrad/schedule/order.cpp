@@ -128,7 +128,8 @@ std::vector<StepId> order_steps(StepGraph& g, std::vector<ScheduleItem>& items) 
     StateId& read = at(reader.reads, e->slot);
     const ScheduleBuffer b = g.buffer_of(read);
     UOp range = UOp::range(b.size, 0, AxisType::kLoop);
-    read = state_of(g.materialize(g.read(read, range), {range}, b.device));
+    read = state_of(
+        g.materialize(g.read(read, range), {range}, b.device, "a copy: it is overwritten before all have read it"));
     at(reader.call.buffers, e->slot) = g.state(read).buffer;
     items.push_back(kernelize_step(g, g.steps() - 1));
   }

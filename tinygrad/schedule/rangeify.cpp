@@ -187,8 +187,10 @@ class Rangeifier {
     reduced_.push_back(false);
   }
   int32_t new_buffer_for(UOp u, const std::string& device) {
-    buffers_.push_back(
-        {ScheduleBuffer::kInternal, strong_dtype(u.dtype()), static_cast<int64_t>(volume_[pos(u)]), device, -1});
+    buffers_.push_back({.kind = ScheduleBuffer::kInternal,
+                        .dtype = strong_dtype(u.dtype()),
+                        .size = static_cast<int64_t>(volume_[pos(u)]),
+                        .device = device});
     return static_cast<int32_t>(buffers_.size()) - 1;
   }
 
@@ -208,6 +210,8 @@ class Rangeifier {
           device_of(u).empty() && r_.first_read[i] >= 0 ? reader_device(at(r_.reads, r_.first_read[i])) : device_of(u);
       region.node = i;
       region.buffer = new_buffer_for(u, region.device);
+      buffers_.back().why = reason_of(why);
+      buffers_.back().instead = region.instead.times;
       auto [idx, scope] = open_kernel(shape_of(u), region);
       r_.region[i] = static_cast<int32_t>(r_.regions.size());
       region.body = add_read(i, idx, UOp(), scope, Ops::NOOP);

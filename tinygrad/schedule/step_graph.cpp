@@ -74,8 +74,9 @@ UOp StepGraph::read(StateId s, UOp index) const {
   UOp p = UOp::make(Ops::PARAM, buffer_of(s).dtype, {UOp::shape_stack(dims)}, ParamArg{.slot = s});
   return UOp::make(Ops::INDEX, p.dtype(), {p, index}).load();
 }
-StateId StepGraph::add_buffer(DType d, int64_t size, std::string device) {
-  buffers_.push_back({ScheduleBuffer::kInternal, d, size, std::move(device), -1});
+StateId StepGraph::add_buffer(DType d, int64_t size, std::string device, const char* why) {
+  buffers_.push_back(
+      {.kind = ScheduleBuffer::kInternal, .dtype = d, .size = size, .device = std::move(device), .why = why});
   states_.push_back({.buffer = static_cast<BufferId>(buffers_.size()) - 1});
   return states() - 1;
 }
@@ -95,7 +96,7 @@ StateId StepGraph::add_write(StateId parent, KernelStep k, std::string metadata)
   const StepId i = add_step({std::move(k), state(parent).buffer, parent, std::move(metadata)});
   return add_state(parent, {i});
 }
-UOp StepGraph::materialize(UOp value, const UOps& loops, std::string device, std::string metadata) {
+UOp StepGraph::materialize(UOp value, const UOps& loops, std::string device, const char* why, std::string metadata) {
   Shape shape;
   int64_t n = 1;
   for (UOp r : loops) {
@@ -103,7 +104,7 @@ UOp StepGraph::materialize(UOp value, const UOps& loops, std::string device, std
     n *= shape.back().max();
   }
   UOp index = flat_index(UOp::stack(loops), shape);
-  const StateId empty = add_buffer(value.dtype(), n, std::move(device));
+  const StateId empty = add_buffer(value.dtype(), n, std::move(device), why);
   return read(add_write(empty, {index, value, loops}, std::move(metadata)), index);
 }
 

@@ -102,8 +102,8 @@ class StepGraph {
   // ---- building ----
   /// Returns LOAD(state[index]).
   UOp read(StateId s, UOp index) const;
-  /// Adds an internal buffer; returns the state it is in before anything is written.
-  StateId add_buffer(DType d, int64_t size, std::string device);
+  /// Adds an internal buffer, for a reason; returns the state it is in before anything is written.
+  StateId add_buffer(DType d, int64_t size, std::string device, const char* why);
   /// Adds what a state becomes when these steps have written to it.
   StateId add_state(StateId parent, std::vector<StepId> writers);
   StepId add_step(Step s);
@@ -111,7 +111,7 @@ class StepGraph {
   StateId add_write(StateId parent, KernelStep k, std::string metadata);
   /// Adds an internal buffer with an element for every point of these loops and a step that stores `value` there.
   /// Returns the LOAD of the element at that point.
-  UOp materialize(UOp value, const UOps& loops, std::string device, std::string metadata = {});
+  UOp materialize(UOp value, const UOps& loops, std::string device, const char* why, std::string metadata = {});
   /// Sets what index values SPECIALs stand for, by number.
   void set_gathers(UOps values) { gathers_ = std::move(values); }
 

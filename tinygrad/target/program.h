@@ -25,12 +25,32 @@ struct Estimates {
   double lds = 0;  ///< bytes loaded and stored, every access
 };
 
+/// Where the cycles that the cost model predicts for a kernel go.
+struct CostAccount {
+  struct Part {
+    const char* what;  ///< a literal
+    double cycles;
+  };
+  std::vector<Part> together;  ///< overlap: the longest of them counts
+  std::vector<Part> besides;   ///< come in addition
+  double factor = 1;           ///< times all of it: long bodies, waits for panels
+};
+
+/// How a kernel was planned.
+struct PlanSummary {
+  const char* variant = "";  ///< the row of the table (codegen/plan/variants.h) that chose the opts
+  const char* form = "";     ///< the form of the kernel that the model takes to be the fastest
+  double cycles = 0;         ///< predicted, one core; 0: the cost model was not asked
+  CostAccount account{};     ///< of these, where CodegenOptions::account asks for it
+};
+
 struct Program {
   std::string name;  ///< function name: E_... elementwise, r_... with a reduce
   ArenaRef arena;    ///< holds `insts`
   UOp ast;           ///< the optimised kernel AST
   UOps insts;        ///< instructions in execution order, see docs/ir.md
   Opts applied_opts;
+  PlanSummary plan;
   int nbuffers = 0;                   ///< kernel parameters, slots 0..nbuffers-1
   std::vector<bool> reads, writes;    ///< per slot
   std::vector<ImageSize> images;      ///< per slot; empty: there are no images

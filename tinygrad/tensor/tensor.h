@@ -596,6 +596,10 @@ class Tensor {
   Tensor realize() const;
   /// The kernels `realize` would run.
   BoundSchedule schedule() const;
+  /// Says in text how `realize` would compute this value: what is stored and why, each kernel with its plan, the cost
+  /// model's account and its measured time (the kernels run on memory of their own); `source`: with source and machine
+  /// code. inspect (tensor/inspect_tensors.h) returns the same as data.
+  std::string explain(bool source = false) const;
   /// Writes `value` (broadcast) into this tensor's storage; every tensor that views the storage sees it, pending
   /// expressions built before read the old value. A tensor without storage takes the new value's expression.
   /// ShapeError, DTypeError, DeviceError when it does not fit.

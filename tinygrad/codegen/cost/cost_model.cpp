@@ -19,6 +19,7 @@ class Evaluation {
  public:
   Evaluation(const CostModel& model, const Candidate& candidate);
   double cycles(double bound);
+  CostAccount account();
 
  private:
   // How often nodes run.
@@ -60,6 +61,9 @@ class Evaluation {
   double scalar_access(const Access& a) const;
   void loops();
   void streams();
+  double overlapping(double moving) const { return std::max({compute_ + chains_, memory_, near_, moving}); }
+  double shared_issue() const;
+  double factor() const;
   double total(double moving) const;
 
   const CostModel& m_;
@@ -81,6 +85,7 @@ class Evaluation {
   double spills_ = 0;                // registers that are not there
   double loops_ = 0, exits_ = 0;     // iterations, and ends of short loops
   double filling_ = 0;               // scratch memory
+  double moving_ = 0;                // between caches, and from memory
   double spread_ = 1;                // factor: rows side by side
   bool brief_ = true;                // all reductions are short
   bool products_ = false;
@@ -430,16 +435,23 @@ void Evaluation::streams() {
         spread_ = std::max(spread_, 1 + rates_.stream_products * (instances_of(a.domain) - rates_.free_streams));
 }
 
-/// Returns all terms together, with `moving` cycles for traffic between caches.
-double Evaluation::total(double moving) const {
+/// Returns what loads and arithmetic take from each other: both are issued.
+double Evaluation::shared_issue() const {
+  return (products_ ? rates_.shared_issue_products : rates_.shared_issue) * std::min(compute_, memory_);
+}
+
+double Evaluation::factor() const {
   const double waits = m_.lane_windows(c_, lane_) || covered_ ? rates_.lane_window_wait
                        : c_.windows                           ? rates_.window_wait
                                                               : 1;
-  return (std::max({compute_ + chains_, memory_, near_, moving}) + spills_ +
-          (products_ ? rates_.shared_issue_products : rates_.shared_issue) * std::min(compute_, memory_) +
-          (products_ ? rates_.loop_products : rates_.loop) * loops_ + (memory_ > compute_ ? exits_ : 0) +
-          filling_ * (brief_ ? rates_.short_fill : 1)) *
-         (1 + rates_.body_growth * body_) * spread_ * waits;
+  return (1 + rates_.body_growth * body_) * spread_ * waits;
+}
+
+/// Returns all terms together, with `moving` cycles for traffic between caches.
+double Evaluation::total(double moving) const {
+  return (overlapping(moving) + spills_ + shared_issue() + (products_ ? rates_.loop_products : rates_.loop) * loops_ +
+          (memory_ > compute_ ? exits_ : 0) + filling_ * (brief_ ? rates_.short_fill : 1)) *
+         factor();
 }
 
 double Evaluation::cycles(double bound) {
@@ -466,11 +478,33 @@ double Evaluation::cycles(double bound) {
   if (total(waiting) >= bound) return INFINITY;
   const double moving = m_.traffic(c_, lane_, m_.blocks && !c_.staged) + waiting;
   if (total(moving) >= bound) return INFINITY;
-  return total(std::max(moving, m_.refills(c_, lane_)));
+  moving_ = std::max(moving, m_.refills(c_, lane_));
+  return total(moving_);
+}
+
+CostAccount Evaluation::account() {
+  if (!std::isfinite(cycles(INFINITY))) return {};
+  return {.together = {{"arithmetic", compute_ + chains_},
+                       {"loads and stores", memory_},
+                       {"second level cache", near_},
+                       {"memory", moving_}},
+          .besides = {{"issue that both need", shared_issue()},
+                      {"spilled registers", spills_},
+                      {"loops", (products_ ? rates_.loop_products : rates_.loop) * loops_},
+                      {"ends of short loops", memory_ > compute_ ? exits_ : 0},
+                      {"filling panels", filling_ * (brief_ ? rates_.short_fill : 1)}},
+          .factor = factor()};
 }
 }  // namespace
 
 double CostModel::score(const Candidate& c, double bound) const { return Evaluation(*this, c).cycles(bound); }
+
+CostAccount CostModel::account(const Candidate& c) const {
+  CostAccount result = Evaluation(*this, c).account();
+  if (!c.staged) result.together.push_back({"traffic in this order of loops", traffic(c, lane_mask(c), c.blocks > 1)});
+  if (const double sums = accumulating(c); sums > 0) result.besides.push_back({"sums kept in memory", sums});
+  return result;
+}
 
 int64_t CostModel::lane_stride(const Access& a, const Candidate& c) {
   int64_t stride = 0;

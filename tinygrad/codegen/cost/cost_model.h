@@ -114,6 +114,8 @@ struct CostModel {
   /// Predicts the cycles of one core; infinite for candidates that are out of the question, and for those that
   /// certainly take `bound` or more.
   double score(const Candidate& c, double bound = std::numeric_limits<double>::infinity()) const;
+  /// Returns where the cycles of a candidate go.
+  CostAccount account(const Candidate& c) const;
   /// Returns the cycles of one vector of `columns` adjacent ones, transposed in registers.
   double transposed_vector(int itemsize, int lanes, int64_t columns, bool store) const;
   /// Returns the cycles the first level cache waits for the second while operands of a reduction are read.

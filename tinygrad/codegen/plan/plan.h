@@ -17,6 +17,7 @@ struct KernelPlan {
   double cycles = 0;              ///< predicted, one core; 0: the cost model was not asked
   const char* variant = "none";   ///< the row of the table (codegen/plan/variants.h) that chose the opts
   const char* form = "as it is";  ///< the form of the kernel that the model takes to be the fastest
+  CostAccount account{};          ///< of `cycles`, where CodegenOptions::account asks for it
 
   bool operator==(const KernelPlan& o) const { return ast == o.ast && opts == o.opts; }
   /// Hashes what decides the code: the kernel and the opts.

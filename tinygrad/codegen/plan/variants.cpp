@@ -155,7 +155,10 @@ bool plan_scan(PlanRequest& r) {
 }
 
 bool plan_tiles(PlanRequest& r) {
-  if (const Candidate* c = r.best()) apply_candidate(r.axes(), *c, r.renderer);
+  const Candidate* c = r.best();
+  if (!c) return true;
+  if (r.options.account) r.plan.account = CostModel(r.axes(), r.axes().sink(), r.renderer).account(*c);
+  apply_candidate(r.axes(), *c, r.renderer);
   return true;
 }
 

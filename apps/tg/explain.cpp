@@ -1,0 +1,131 @@
+/// \file tg explain: what becomes of a tensor expression, from the graph to the machine.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "apps/tg/bench_probe.h"
+#include "apps/tg/command.h"
+#include "apps/tg/expression.h"
+#include "tinygrad/base/env.h"
+#include "tinygrad/base/text.h"
+#include "tinygrad/runtime/cpu_detect.h"
+#include "tinygrad/runtime/device.h"
+#include "tinygrad/tensor/inspect_tensors.h"
+
+namespace tg::app {
+namespace {
+
+struct Options {
+  std::string expression;
+  bool source = false, json = false, list = false, quick = false;
+};
+
+double rate(const std::vector<double>& seconds, double work) {
+  return seconds.empty() ? 0 : work / *std::min_element(seconds.begin(), seconds.end());
+}
+
+/// Measures what this processor can: its peak of fused multiply-adds and of reading memory.
+Roofline measured_roofline() {
+  constexpr size_t kRuns = 5;
+  const int threads = env::num_cpu_threads();
+  const bench::ProbeRuns fma = bench::probe_fma(threads, kRuns), read = bench::probe_read(threads, kRuns);
+  const Target& host = host_processor();
+  return {.operations = rate(fma.seconds, fma.flops),
+          .bytes = rate(read.seconds, read.bytes_read),
+          .cache = static_cast<double>(std::max(host.l2_bytes, host.l3_bytes))};
+}
+
+/// Returns the rates of the device: those of this processor are measured, those of others are not known.
+Roofline roofline_of(const std::string& device) {
+  return Device::get(device).kind() == "CPU" ? measured_roofline() : Roofline{};
+}
+
+nlohmann::ordered_json parts_json(const std::vector<CostAccount::Part>& parts) {
+  auto out = nlohmann::ordered_json::object();
+  for (const CostAccount::Part& p : parts) out[p.what] = p.cycles;
+  return out;
+}
+
+nlohmann::ordered_json kernel_json(const InspectedKernel& k) {
+  nlohmann::ordered_json opts = nlohmann::ordered_json::array();
+  for (const Opt& o : k.opts) opts.push_back(str(o));
+  return {{"name", k.name},
+          {"device", k.device},
+          {"origin", k.origin},
+          {"buffers", k.buffers},
+          {"loops", k.loops},
+          {"stores", k.stores},
+          {"variant", k.plan.variant},
+          {"form", k.plan.form},
+          {"opts", std::move(opts)},
+          {"cycles", k.plan.cycles},
+          {"together", parts_json(k.plan.account.together)},
+          {"besides", parts_json(k.plan.account.besides)},
+          {"factor", k.plan.account.factor},
+          {"operations", k.estimates.ops},
+          {"bytes", k.estimates.mem},
+          {"seconds", k.seconds},
+          {"target", k.target},
+          {"program", k.program},
+          {"source", k.source},
+          {"assembly", k.assembly}};
+}
+
+nlohmann::ordered_json to_json(const Inspection& in) {
+  static constexpr const char* kKinds[] = {"input", "result", "stored"};
+  nlohmann::ordered_json buffers = nlohmann::ordered_json::array(), kernels = nlohmann::ordered_json::array();
+  for (const ScheduleBuffer& b : in.buffers)
+    buffers.push_back({{"kind", kKinds[b.kind]},
+                       {"dtype", str(b.dtype)},
+                       {"elements", b.size},
+                       {"device", b.device},
+                       {"why", b.why},
+                       {"instead", b.instead}});
+  for (const InspectedKernel& k : in.kernels) kernels.push_back(kernel_json(k));
+  return {{"graph", in.graph}, {"buffers", std::move(buffers)}, {"kernels", std::move(kernels)}};
+}
+
+int list_names() {
+  auto print = [](const char* what, std::vector<std::string> names) {
+    std::sort(names.begin(), names.end());
+    std::cout << what;
+    for (const std::string& n : names) std::cout << ' ' << n;
+    std::cout << '\n';
+  };
+  print("functions:", function_names());
+  print("methods:", method_names());
+  return kOk;
+}
+
+int run(const Options& o) {
+  if (o.list) return list_names();
+  const Tensor t = evaluate(o.expression);
+  const Inspection in = inspect({t}, {.measure = !o.quick, .assembly = o.source || o.json});
+  if (o.json) std::cout << to_json(in).dump() << '\n';
+  else std::cout << explain(in, o.quick ? Roofline{} : roofline_of(Device::default_name()), o.source);
+  return kOk;
+}
+
+}  // namespace
+
+std::function<int()> define_explain(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  app.footer(
+      "Examples:\n  tg explain 'rand(512, 512) @ rand(512, 512)'\n  tg explain --source 'x = randn(64, 1024); "
+      "x.softmax(-1)'\n  DEV=NULL:CUDA:sm_90 tg explain 'empty(8, 64, 56, 56).conv2d(empty(64, 64, 3, 3), "
+      "padding=1).relu()'");
+  auto* expression = app.add_option("expression", o->expression,
+                                    "Statements separated by ';' in Python's spelling; the last one is explained");
+  app.add_flag("--source", o->source, "Print source and machine code of every kernel as well");
+  app.add_flag("--json", o->json, "Print all of it as JSON");
+  app.add_flag("--quick", o->quick, "Run nothing: no times, no roofline");
+  auto* list = app.add_flag("--list", o->list, "List the functions and methods that expressions know");
+  expression->excludes(list);
+  return [o] {
+    if (o->expression.empty() && !o->list)
+      throw ValueError("[explain] got no expression: tg explain --help has examples");
+    return run(*o);
+  };
+}
+
+}  // namespace tg::app
