@@ -8,7 +8,7 @@
 
 #include "tinygrad/target/program.h"
 #include "tinygrad/uop/eval.h"
-#include "tinygrad/uop/loop_ranges.h"
+#include "tinygrad/uop/facts.h"
 
 namespace tg::testing {
 

@@ -1,5 +1,5 @@
-/// \file What a schedule computes and how, as data: buffers with the reason they exist, kernels with their plan, source,
-/// machine code and time. For tests and notebooks; `tg explain` prints it.
+/// \file What a schedule computes and how, as data: buffers with the reason they exist, kernels with their plan,
+/// source, machine code and time. For tests and notebooks; `tg explain` prints it.
 #pragma once
 #include <string>
 #include <vector>

@@ -20,8 +20,8 @@ struct ScheduleBuffer {
   int64_t size = 0;  ///< elements
   std::string device;
   int64_t offset = -1;  ///< kInternal after planning: bytes into the device's arena; -1: memory of its own
-  /// Why the value is stored, though it could be computed where it is read; a literal, empty for what was given or asked
-  /// for.
+  /// Why the value is stored, though it could be computed where it is read; a literal, empty for what was given or
+  /// asked for.
   const char* why = "";
   double instead = 0;  ///< how often each element would be computed otherwise; 0: that was not the question
 };
