@@ -470,7 +470,7 @@ def main():
     else:
       if a.what == "check": problems = check()
       else:
-        page, language, number = (a.rest + ["all", "0"])[:3] if len(a.rest) > 1 else (a.rest[0], "all", "0")
+        page, language, number = a.rest + ["all", "0"][len(a.rest) - 1:]
         problems = run(pathlib.Path(page).resolve(), language, int(number), a.build.resolve(), a.python, a.update)
       for problem in problems: print(problem)
       if problems: sys.exit(1)
