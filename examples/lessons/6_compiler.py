@@ -35,7 +35,8 @@ print(f"kernel: {count(ast, Ops.RANGE)} ranges, {count(ast, Ops.REDUCE)} reducti
 
 # ---- 3. Code. The module shows it as text: DEBUG=4 prints the source of each kernel as it is made. ----
 child = "from tinygrad_cpp import Tensor; (Tensor.ones(4).contiguous() + 1).realize()"
-shown = subprocess.run([sys.executable, "-c", child], env=os.environ | {"DEBUG": "4", "DEV": "CPU", "CCACHE": "0"}, capture_output=True, text=True)
+shown = subprocess.run([sys.executable, "-c", child], env=os.environ | {"DEBUG": "4", "DEV": "CPU", "CCACHE": "0"},
+                       capture_output=True, text=True)
 named = re.search(r"define void @(\w+)\(|void (\w+)\(", shown.stdout + shown.stderr)
 print(f"program: {count(ast, Ops.PARAM)} buffers, source with its name: {'yes' if named else 'no'}")
 

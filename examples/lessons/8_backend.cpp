@@ -1,6 +1,6 @@
-/// \file Lesson 8: a backend from scratch: TOY, a device whose machine code is a kernel's linear program as bytes. It
-/// is registered by this file alone; everything above it, from broadcasting to optimizers, works on it at once. Built as a
-/// shared object this file is what the Python lesson loads.
+/// \file Lesson 8: a backend from scratch: TOY, a device whose machine code is a kernel's linear program as
+/// bytes. It is registered by this file alone; everything above it, from broadcasting to optimizers, works on it at
+/// once. Built as a shared object this file is what the Python lesson loads.
 #include <cstdio>
 #include <new>
 

@@ -1,7 +1,8 @@
 """Lesson 8: a backend from scratch, from Python: 8_backend.py liblesson_toy.so
 
-A device is a C++ class: the module has no way to write one in Python. What it has is load_backend(), which opens a shared object
-that registers a device; here the one that 8_backend.cpp makes, TOY. From then on Python uses it by name."""
+A device is a C++ class: the module has no way to write one in Python. What it has is load_backend(), which opens a
+shared object that registers a device; here the one that 8_backend.cpp makes, TOY. From then on Python uses it by
+name."""
 import sys
 
 from tinygrad_cpp import Context, Device, GlobalCounters, Tensor, nn
