@@ -63,7 +63,7 @@ TEST_F(ViewerOfARun, PageIsComplete) {
   }
   // Modules import each other by name.
   for (const std::string& file :
-       std::vector<std::string>{"/app.js", "/graph_view.js", "/graph_canvas.js", "/charts.js"}) {
+       std::vector<std::string>{"/app.js", "/graph_view.js", "/graph_canvas.js", "/charts.js", "/tables.js"}) {
     const std::string script = ask(file).body;
     for (size_t at = 0; (at = script.find("from \"./", at)) != std::string::npos;) {
       at += 8;

@@ -47,6 +47,7 @@ class Comparer {
     while (!todo.empty()) {
       const auto [b, a] = todo.back();
       todo.pop_back();
+      if (a == after_.changed) continue;  // what a rule made is new, even where it resembles what was there
       const SteppedNode &old = before_.nodes[b], &now = after_.nodes[a];
       if (place_[b] != kNone || out_.states[a] != NodeState::kAdded || !same_operation(old, now)) continue;
       place_[b] = a;

@@ -1,4 +1,4 @@
-/// \file Places for the nodes of a graph: layers after Sugiyama, Tagawa and Toda, in time linear in the size of the graph.
+/// \file Places for the nodes of a graph: layers after Sugiyama, in time linear in the size of the graph.
 #pragma once
 #include <cstdint>
 #include <span>

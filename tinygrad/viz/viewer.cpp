@@ -22,6 +22,7 @@ std::string_view page_graph_canvas();
 std::string_view page_graph_view();
 std::string_view page_charts();
 std::string_view page_parts();
+std::string_view page_tables();
 
 namespace {
 using Json = nlohmann::ordered_json;
@@ -43,6 +44,7 @@ constexpr PageFile kPageFiles[] = {
     {"/graph_view.js", page_graph_view, kScript},
     {"/charts.js", page_charts, kScript},
     {"/parts.js", page_parts, kScript},
+    {"/tables.js", page_tables, kScript},
 };
 
 /// Why a request is refused.

@@ -2,7 +2,8 @@
 "use strict";
 import {ask, bytes, count, make, time} from "./parts.js";
 import {GraphView} from "./graph_view.js";
-import {CompareView, KernelView, MemoryView, RuleView, TimelineView} from "./charts.js";
+import {MemoryView, TimelineView} from "./charts.js";
+import {CompareView, KernelView, RuleView} from "./tables.js";
 
 const kViews = [["graphs", "Graphs", GraphView], ["timeline", "Timeline", TimelineView], ["kernels", "Kernels", KernelView],
   ["memory", "Memory", MemoryView], ["rules", "Rules", RuleView], ["compare", "Compare", CompareView]];
@@ -36,15 +37,18 @@ class App {
 
   async read() {
     this.file_read = this.state.file;
-    const overview = await ask("overview", {file: this.state.file});
-    const timeline = await ask("timeline", {file: this.state.file});
-    Object.assign(this, {overview, timeline, ...index(overview, timeline)});
+    const read = await this.index_of(this.state.file), {overview} = read;
+    Object.assign(this, read);
     this.version = this.files[this.state.file].version;
     const file = this.files[this.state.file];
     at("file").textContent = file.file;
     document.title = `${file.file} · tg viz`;
     at("summary").textContent = [`${count(overview.schedules)} schedules`, `${count(overview.kernels)} kernels`, `${count(overview.rewrites)} rewrites`,
       `${count(overview.launches)} launches`, time(overview.nanoseconds), bytes(file.bytes)].join(" · ") + (overview.broken ? " · running" : "");
+  }
+  async index_of(file) {
+    const [overview, timeline] = await Promise.all([ask("overview", {file}), ask("timeline", {file})]);
+    return {overview, timeline, ...index(overview, timeline)};
   }
   /** Reads what a program that still runs has written meanwhile. */
   async look() {

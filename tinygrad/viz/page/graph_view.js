@@ -226,8 +226,8 @@ export class GraphView {
       oninput: () => this.app.go({step: Number(this.slider.value), node: null}, true)});
     this.step_count = make("span", {class: "count", id: "count"});
     this.change = make("div", {class: "change", id: "change"});
-    this.stepper.replaceChildren(make("span", {class: "group"}, button("⏮", "First graph (Home)", -Infinity),
-      button("◀", "Rewrite before (←)", -1), button("▶", "Next rewrite (→)", 1), button("⏭", "Last rewrite (End)", Infinity)),
+    this.stepper.replaceChildren(make("span", {class: "group"}, button("|◀", "First graph (Home)", -Infinity),
+      button("◀", "Rewrite before (←)", -1), button("▶", "Next rewrite (→)", 1), button("▶|", "Last rewrite (End)", Infinity)),
       this.slider, this.step_count, this.change);
   }
   show_step(step, steps) {
