@@ -256,8 +256,10 @@ class Page(unittest.TestCase):
     self.at("tbody tr").click()
     self.wait(lambda: self.state("view") == "graphs" and name in self.at("#title").text)
     self.keys("4")
-    self.wait(lambda: self.all("section svg path"))
+    self.wait(lambda: self.at("body").get_attribute("data-shown") == "program")
     self.keys("5")
+    self.wait(lambda: self.all("section svg path"))
+    self.keys("6")
     self.wait(lambda: "symbolic.cpp:" in self.at("main").text)
 
   def test_two_recordings_are_compared(self):
@@ -276,7 +278,7 @@ class Page(unittest.TestCase):
   def test_narrow_pages_fit(self):
     for width in (1440, 800, 420):
       self.resize(width, 900)
-      for view in ("graphs", "timeline", "kernels", "memory", "rules"):
+      for view in ("graphs", "timeline", "kernels", "program", "memory", "rules"):
         self.open(address=f"#view={view}")
         self.assertLessEqual(self.script("return document.documentElement.scrollWidth"), width, view)
         if view != "graphs": continue
@@ -292,7 +294,7 @@ class Page(unittest.TestCase):
     server = Server(file)
     try:
       for address in ("", "#span=1", "#span=4&step=1", "#span=2&node=1", "#span=2&node=0&graph=1", "#span=3",
-                      "#view=timeline", "#view=kernels", "#view=memory", "#view=rules", "#view=<img>&span=<img>"):
+                      "#view=timeline", "#view=kernels", "#view=program", "#view=memory", "#view=rules", "#view=<img>&span=<img>"):
         self.open(server, address)
         self.assertIsNone(self.script("return window.attacked ?? null"), address)
         self.assertEqual(self.script("return document.querySelectorAll('img, main script, body > script').length"), 0)

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "tinygrad/tinygrad.h"
+#include "tinygrad/viz/assembly.h"
 #include "tinygrad/viz/compared_graph.h"
 #include "tinygrad/viz/drawn_graph.h"
 #include "viz/recorded.h"
@@ -62,8 +63,8 @@ TEST_F(ViewerOfARun, PageIsComplete) {
     EXPECT_EQ(ask(file).status, 200) << file;
   }
   // Modules import each other by name.
-  for (const std::string& file :
-       std::vector<std::string>{"/app.js", "/graph_view.js", "/graph_canvas.js", "/charts.js", "/tables.js"}) {
+  for (const std::string& file : std::vector<std::string>{"/app.js", "/graph_view.js", "/graph_canvas.js", "/charts.js",
+                                                          "/tables.js", "/program.js"}) {
     const std::string script = ask(file).body;
     for (size_t at = 0; (at = script.find("from \"./", at)) != std::string::npos;) {
       at += 8;
@@ -116,6 +117,28 @@ TEST_F(ViewerOfARun, KernelsHaveGraphsAndSources) {
       EXPECT_EQ(g[column].size(), n) << column;
     EXPECT_EQ(g["x"].size(), g["layer"].size());
     for (const json& op : g["op"]) EXPECT_NE(g["texts"][op.get<size_t>()], "CONST");
+  }
+}
+
+TEST_F(ViewerOfARun, KernelsAreCompiledToAssembly) {
+  const json kernel = spans("kernel")[0];
+  const std::string text = get("/api/assembly?span=" + number(kernel))["assembly"];
+  EXPECT_THAT(text, HasSubstr(kernel["name"].get<std::string>() + ":"));
+  EXPECT_THAT(text, HasSubstr("ret"));
+  EXPECT_EQ(ask("/api/assembly?span=" + number(spans("schedule")[0])).status, 400);
+}
+
+TEST(Viewer, KernelsOfOtherProcessorsHaveNoAssemblyHere) {
+  const viz::Recording r = recorded([] {
+    const recording::Span span("kernel", "k");
+    span.value("target", "CPU:LLVM:pdp11");
+    span.text("source", "", "define void @k() { ret void }");
+  });
+  try {
+    viz::assembly_of(r, *spans_of(r, "kernel")[0]);
+    FAIL() << "no error";
+  } catch (const ValueError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("the kernel was made for CPU:LLVM:pdp11, and CPU of "));
   }
 }
 

@@ -101,6 +101,7 @@ std::string json_span(const Recording& r, const Span& s) {
   for (uint32_t i : s.children) {
     Json part = head_of(r, r.spans[i]);
     part["rewrites"] = r.spans[i].all_rewrites;
+    part["graphs"] = r.spans[i].graphs.size();
     j["parts"].push_back(std::move(part));
   }
   return dump(j);

@@ -9,6 +9,7 @@
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/text.h"
+#include "tinygrad/viz/assembly.h"
 #include "tinygrad/viz/drawn_graph.h"
 #include "tinygrad/viz/recording_json.h"
 
@@ -22,6 +23,7 @@ std::string_view page_graph_canvas();
 std::string_view page_graph_view();
 std::string_view page_charts();
 std::string_view page_parts();
+std::string_view page_program();
 std::string_view page_tables();
 
 namespace {
@@ -44,6 +46,7 @@ constexpr PageFile kPageFiles[] = {
     {"/graph_view.js", page_graph_view, kScript},
     {"/charts.js", page_charts, kScript},
     {"/parts.js", page_parts, kScript},
+    {"/program.js", page_program, kScript},
     {"/tables.js", page_tables, kScript},
 };
 
@@ -105,6 +108,9 @@ std::string serve_timeline(const Recording& r, const Query& q) {
   const auto time = [](uint64_t t) { return static_cast<int64_t>(std::min<uint64_t>(t, INT64_MAX)); };
   return json_timeline(r, time(q.get("begin", 0)), time(q.get("end", INT64_MAX)), time(q.get("shortest", 0)));
 }
+std::string serve_assembly(const Recording& r, const Query& q) {
+  return Json({{"assembly", assembly_of(r, span_of(r, q))}}).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 std::string serve_trace(const Recording& r, const Query&) { return trace_events(r); }
 
 /// A question about a recording.
@@ -114,11 +120,8 @@ struct Route {
   const char* download = nullptr;  ///< the name of a file to be saved
 };
 constexpr Route kRoutes[] = {
-    {"/api/overview", serve_overview},
-    {"/api/span", serve_span},
-    {"/api/graph", serve_graph},
-    {"/api/timeline", serve_timeline},
-    {"/api/trace", serve_trace, "trace.json"},
+    {"/api/overview", serve_overview}, {"/api/span", serve_span},         {"/api/graph", serve_graph},
+    {"/api/timeline", serve_timeline}, {"/api/assembly", serve_assembly}, {"/api/trace", serve_trace, "trace.json"},
 };
 
 io::HttpResponse refusal(int status, std::string_view message) {
@@ -203,9 +206,9 @@ io::HttpResponse Viewer::answer(const io::HttpRequest& request) {
   io::HttpResponse out;
   try {
     out = state_->route(request);
-  } catch (const Refused& e) { out = refusal(e.status, e.message); } catch (const Error& e) {
-    out = refusal(500, e.what());
-  }
+  } catch (const Refused& e) { out = refusal(e.status, e.message); } catch (const ValueError& e) {
+    out = refusal(400, e.what());
+  } catch (const Error& e) { out = refusal(500, e.what()); }
   // Names in a recording may be anything. The page writes them as text; should one become markup, it can do nothing.
   for (const auto& [name, value] : {std::pair("Content-Security-Policy",
                                               "default-src 'none'; script-src 'self'; style-src 'self'; "

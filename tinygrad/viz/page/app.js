@@ -3,10 +3,11 @@
 import {ask, bytes, count, make, time} from "./parts.js";
 import {GraphView} from "./graph_view.js";
 import {MemoryView, TimelineView} from "./charts.js";
+import {all_origins, ProgramView} from "./program.js";
 import {CompareView, KernelView, RuleView} from "./tables.js";
 
 const kViews = [["graphs", "Graphs", GraphView], ["timeline", "Timeline", TimelineView], ["kernels", "Kernels", KernelView],
-  ["memory", "Memory", MemoryView], ["rules", "Rules", RuleView], ["compare", "Compare", CompareView]];
+  ["program", "Program", ProgramView], ["memory", "Memory", MemoryView], ["rules", "Rules", RuleView], ["compare", "Compare", CompareView]];
 const kPoll = 1500;  // milliseconds between looks at whether the file grew
 const kNumbers = ["file", "span", "graph", "step", "node", "constants", "begin", "end"];
 const at = id => document.getElementById(id);
@@ -63,6 +64,7 @@ class App {
 
   kernel_of(key) { return this.kernels.get(key); }
   span_of(id) { return this.spans.get(id); }
+  /** What a kernel was made for: words that the filter of the list looks at. */
   label_of(kernel) { return this.launches.get(kernel.key)?.what ?? ""; }
   /** The schedule, run or kernel that a span belongs to, itself included. */
   owner_of(id) {
@@ -125,12 +127,12 @@ class App {
   key(key) {
     if (key === "t") this.theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
     else if (key === "?") this.help();
-    else if (/^[1-6]$/.test(key) && kViews[key - 1] && (key < 6 || this.files.length > 1)) this.go({view: kViews[key - 1][0]});
+    else if (/^[1-7]$/.test(key) && kViews[key - 1] && (key < 7 || this.files.length > 1)) this.go({view: kViews[key - 1][0]});
     else return this.view?.key?.(key) ?? false;
     return true;
   }
   help() {
-    const keys = [["1 … 6", "views"], ["↓ ↑ or j k", "next and last in the list"], ["← →", "step through rewrites"], ["Home End", "first and last step"],
+    const keys = [["1 … 7", "views"], ["↓ ↑ or j k", "next and last in the list"], ["← →", "step through rewrites"], ["Home End", "first and last step"],
       ["/", "find a node"], ["Enter, n N", "next and last one found"], ["f", "whole graph"], ["+ −", "zoom (also the wheel)"], ["c", "constants as nodes"],
       ["Esc", "select nothing"], ["t", "dark or light"], ["?", "this list"]];
     at("keys").replaceChildren(make("h3", {}, "Keys"), make("dl", {}, ...keys.flatMap(([key, what]) => [make("dt", {}, make("kbd", {}, key)), make("dd", {}, what)])),
@@ -151,12 +153,12 @@ function index(overview, timeline) {
     const key = /(?:^|; )kernel (\w+)$/.exec(details)?.[1];
     if (!key) continue;
     let l = launches.get(key);
-    if (!l) launches.set(key, l = {name, track, count: 0, total: 0, fastest: Infinity, what: details.includes(";") ? details.split(";")[0] : ""});
+    if (!l) launches.set(key, l = {name, track, count: 0, total: 0, fastest: Infinity, what: /^(?:(.*?); )?\S+ operations, /.exec(details)?.[1] ?? ""});
     l.count++;
     l.total += end - begin;
     l.fastest = Math.min(l.fastest, end - begin);
   }
-  return {spans, parts, kernels, launches};
+  return {spans, parts, kernels, launches, origins: all_origins(overview, launches)};
 }
 
 const app = new App();

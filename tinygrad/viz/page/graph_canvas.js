@@ -22,7 +22,7 @@ export class GraphCanvas {
     this.graph = null;
     this.selected = this.hovered = -1;
     this.matches = [];
-    this.slice = 1500;
+    this.slice = 4000;
     this.frames = [];  // milliseconds between the last frames, for tests
     this.zoom = d3.behavior.zoom().scaleExtent([kLeastScale, kMostScale]).on("zoom", () => {
       [this.view.x, this.view.y] = this.zoom.translate();
@@ -116,12 +116,12 @@ export class GraphCanvas {
     this.changed();
   }
 
-  /** Shows the whole graph, or as much as can be read where `readable`. */
+  /** Shows the whole graph, below the tools. */
   fit(smooth = true) {
     const g = this.graph;
     if (!g) return;
     const [width, height] = [this.canvas.clientWidth, this.canvas.clientHeight];
-    const top = 52, k = Math.min(1.25, (width - 40) / Math.max(1, g.width), (height - top - 40) / Math.max(1, g.height));
+    const top = (this.canvas.parentElement.querySelector(".tools")?.offsetHeight ?? 0) + 18, k = Math.min(1.25, (width - 40) / Math.max(1, g.width), (height - top - 40) / Math.max(1, g.height));
     const scale = Math.max(kLeastScale, k);
     this.go({k: scale, x: (width - g.width * scale) / 2, y: top + Math.max(0, (height - top - 30 - g.height * scale) / 2)}, smooth);
     this.wants_fit = true;
@@ -131,7 +131,6 @@ export class GraphCanvas {
     const g = this.graph, k = Math.max(this.view.k, 0.8);
     this.go({k, x: this.canvas.clientWidth / 2 - g.x[node] * k, y: this.canvas.clientHeight / 2 - g.y[node] * k}, smooth);
   }
-  /** Brings a node to where it was on the screen, so that the eye keeps its place from one step to the next. */
   scale_by(factor) {
     const [cx, cy] = [this.canvas.clientWidth / 2, this.canvas.clientHeight / 2];
     const k = Math.min(kMostScale, Math.max(kLeastScale, this.view.k * factor)), f = k / this.view.k;

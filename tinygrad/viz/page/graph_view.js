@@ -3,8 +3,9 @@
 "use strict";
 import {ask, code, count, kClassNames, make, showTip, time, valueOf} from "./parts.js";
 import {GraphCanvas} from "./graph_canvas.js";
+import {table} from "./tables.js";
 
-const kMostRows = 4000, kMostSearched = 2000, kRemoved = 2;
+const kMostRows = 4000, kMostSearched = 2000, kRemoved = 2, kTried = ["heuristic", "candidate", "chosen"];
 
 export class GraphView {
   constructor(main, app) {
@@ -141,13 +142,16 @@ export class GraphView {
     this.graphs.replaceChildren(...(steps || span.graphs.length < 2 ? [] : span.graphs.map((g, i) =>
       make("button", {type: "button", class: i === graph ? "on" : "", onclick: () => this.app.go({graph: i, node: null})}, g.title))));
     this.show_step(step, steps);
-    if (!span.graphs.length) {
+    // A schedule is shown by the graph its first stage has left.
+    const part = span.graphs.length ? null : span.parts.find(p => p.kind === "pass" && p.graphs);
+    if (!span.graphs.length && !part) {
       this.drawn = null;
       this.canvas.load(kNothing);
       this.title.replaceChildren(make("b", {}, span.name || span.kind), " has no graph");
+      this.show_legend();
       return;
     }
-    const query = {file: state.file, span: span.id, graph, step, ...(steps && step ? {since: step - 1} : {}),
+    const query = {file: state.file, span: part ? part.id : span.id, graph, step, ...(steps && step ? {since: step - 1} : {}),
       ...(state.constants ? {constants: 1} : {})};
     const key = `${JSON.stringify(query)}/${this.app.version}`;
     if (this.drawn !== key) {
@@ -166,7 +170,7 @@ export class GraphView {
       this.show_legend();
     }
     const g = this.canvas.graph;
-    this.title.replaceChildren(make("b", {}, span.name || span.kind), ` · ${g.nodes} nodes`,
+    this.title.replaceChildren(make("b", {}, span.name || span.kind), part ? ` after ${part.name}` : "", ` · ${g.nodes} nodes`,
       g.all_nodes > g.nodes ? ` and ${g.all_nodes - g.nodes} constants` : "");
     const node = state.node === null || state.node === undefined || state.node >= g.nodes ? -1 : Number(state.node);
     if (node !== this.canvas.selected) this.canvas.select(node);
@@ -252,15 +256,17 @@ export class GraphView {
   show_content() {
     const {state} = this.app, span = this.span;
     const tabs = [["about", "About"], ...span.texts.map((t, i) => [`text${i}`, t.title])];
+    if (span.kind === "kernel" && span.texts.length) tabs.push(["assembly", "assembly"]);
     if (span.rewrites.length) tabs.push(["steps", "Rewrites"]);
     if (this.canvas.selected >= 0) tabs.unshift(["node", "Node"]);
-    const wanted = this.canvas.selected >= 0 && !(state.text ?? "").startsWith("text") ? "node" : state.text;
+    const wanted = this.canvas.selected >= 0 && !/^text|assembly/.test(state.text ?? "") ? "node" : state.text;
     const open = tabs.some(([name]) => name === wanted) ? wanted : span.texts.length && span.kind === "kernel" ? "text0" : "about";
     this.tabs.replaceChildren(...tabs.map(([name, title]) => make("button", {type: "button", class: name === open ? "on" : "",
       onclick: () => this.app.go({text: name, ...(name === "node" ? {} : {node: null})})}, title)));
     if (open === "node") this.content.replaceChildren(...this.about_node(this.canvas.selected));
     else if (open === "steps") this.content.replaceChildren(...this.all_steps());
     else if (open === "about") this.content.replaceChildren(...this.about());
+    else if (open === "assembly") this.show_assembly();
     else this.content.replaceChildren(code(span.texts[Number(open.slice(4))].text));
   }
 
@@ -279,6 +285,14 @@ export class GraphView {
       make("h3", {}, `Users (${users.length})`), list(users)];
   }
 
+  /** Asks for the machine code, which the server compiles from the recorded source. */
+  async show_assembly() {
+    const {span} = this;
+    this.content.replaceChildren(make("p", {class: "note"}, "Compiling…"));
+    const text = await ask("assembly", {file: this.app.state.file, span: span.id}).then(a => code(a.assembly), e => make("p", {class: "note"}, e.message));
+    if (this.span === span && this.app.state.text === "assembly") this.content.replaceChildren(text);
+  }
+
   all_steps() {
     const {step} = this.place();
     return [make("h3", {}, `${this.span.rewrites.length} rewrites`), make("div", {class: "nodes"}, ...this.span.rewrites.slice(0, kMostRows).map((r, i) =>
@@ -288,11 +302,13 @@ export class GraphView {
 
   about() {
     const span = this.span, launched = this.app.launches.get(span.key), lines = [["kind", span.kind], ["took", time(span.end - span.begin)]];
-    if (launched) lines.push(["launches", `${launched.count}, ${time(launched.total)} in all`], ["fastest", time(launched.fastest)], ["computes", launched.what]);
+    const origins = this.app.origins.get(span.key) ?? [];
+    if (launched) lines.push(["launches", `${launched.count}, ${time(launched.total)} in all`], ["fastest", time(launched.fastest)], ["computes", [...new Set(origins.map(o => o.method))].join(", ")]);
     const made = [];
     for (const [key, value] of span.values) {
+      if (kTried.includes(key)) continue;
       if (!key.startsWith("kernel ")) {
-        lines.push([key, value]);
+        lines.push([key, key === "target" ? value.split(/[,;]\+|;/)[0] : value]);
         continue;
       }
       const kernel = this.app.kernel_of(key.slice(7));
@@ -303,7 +319,27 @@ export class GraphView {
     return [make("h3", {}, span.kind), about_list(lines),
       ...(owner ? [make("h3", {}, "Part of"), make("button", {type: "button", class: "link",
         onclick: () => this.app.go({span: owner.id, node: null, graph: null, step: null, text: null})}, `${owner.kind} ${owner.name}`)] : []),
+      ...this.made_for(origins), ...this.tried(),
       ...(made.length ? [make("h3", {}, `Calls (${made.length})`), make("div", {class: "nodes"}, ...made)] : [])];
+  }
+
+  /** Lines of the program that a kernel was made for. */
+  made_for(origins) {
+    const lines = origins.filter(o => o.file);
+    if (this.span.kind !== "kernel" || !lines.length) return [];
+    return [make("h3", {}, "Made for"), make("div", {class: "nodes"}, ...lines.map(o => make("button", {type: "button", class: "link",
+      onclick: () => this.app.go({view: "program", line: `${o.file}:${o.line}`})}, `${o.file}:${o.line} · ${o.method}`)))];
+  }
+  /** What a search has measured. */
+  tried() {
+    const rows = this.span.values.filter(([key]) => kTried.includes(key)).map(([key, value]) => {
+      const [, cycles, microseconds, opts] = /^(\S+) cycles predicted, (\S+) us measured: (.*)$/.exec(value) ?? [0, 0, 0, value];
+      return {key, cycles: Number(cycles), took: Number(microseconds), opts};
+    });
+    if (!rows.length) return [];
+    return [make("h3", {}, `Tried (${rows.length})`), table([
+      {title: "measured", value: r => -r.took, cell: r => time(1000 * r.took)}, {title: "predicted", value: r => -r.cycles, cell: r => r.cycles ? `${count(r.cycles)} cycles` : "–"},
+      {title: "", value: r => r.key, cell: r => r.key === "candidate" ? "" : r.key}, {title: "opts", value: r => r.opts, class: "mono"}], rows)];
   }
 
   // ---- search and keys ----

@@ -58,7 +58,7 @@ export function showTip(event, lines) {
 
 const kToken = new RegExp([
   /(?<c>\/\/[^\n]*|;[^\n]*|\/\*[\s\S]*?\*\/|"(?:[^"\\\n]|\\.)*")/,
-  /(?<k>\b(?:define|declare|br|phi|call|ret|load|store|alloca|getelementptr|f?add|f?sub|f?mul|f?div|[iuf]cmp|icmp|select|label|ptr|void|float|double|half|bfloat|i\d+|for|if|else|while|return|int|long|short|char|bool|unsigned|signed|const|static|struct|__kernel|__global|global|restrict|__shared__|extern|kernel|device|threadgroup|fn|var|let)\b)/,
+  /(?<k>\b(?:define|declare|br|phi|call|ret|load|store|alloca|getelementptr|f?add|f?sub|f?mul|f?div|[iuf]cmp|icmp|select|label|ptr|void|float|double|half|bfloat|i\d+|for|if|else|while|return|int|long|short|char|bool|unsigned|signed|const|static|struct|__kernel|__global|global|restrict|__shared__|extern|kernel|device|threadgroup|fn|var|let|def|class|import|from|with|in|as|not|and|or|lambda|yield|True|False|None)\b)/,
   /(?<n>[%@$][\w.]+)/,
   /(?<v>\b(?:0x[\da-fA-F]+|\d+(?:\.\d*)?(?:e[+-]?\d+)?)[fuUlL]*\b)/,
 ].map(part => part.source).join("|"), "g");
