@@ -62,6 +62,7 @@ class App {
     else await this.view.show();
   }
 
+  key_of(name, details) { return key_of(name, details, this.named); }
   kernel_of(key) { return this.kernels.get(key); }
   span_of(id) { return this.spans.get(id); }
   /** What a kernel was made for: words that the filter of the list looks at. */
@@ -141,6 +142,12 @@ class App {
   }
 }
 
+/** Returns the key of the kernel that a launch ran; replays know the name alone. */
+function key_of(name, details, named) {
+  if (!/(?:^|; )\S+ operations, /.test(details)) return undefined;
+  return /; kernel (\w+)$/.exec(details)?.[1] ?? named.get(name);
+}
+
 /** What is looked up often: spans by number, their parts, kernels by key, launches of each kernel. */
 function index(overview, timeline) {
   const spans = new Map(overview.spans.map(s => [s.id, s])), parts = new Map(), kernels = new Map(), launches = new Map();
@@ -149,8 +156,9 @@ function index(overview, timeline) {
     parts.get(s.parent).push(s);
     if (s.kind === "kernel") kernels.set(s.key, s);
   }
+  const named = new Map([...kernels].map(([key, kernel]) => [kernel.name, key]));
   for (const [track, , name, begin, end, , details] of timeline.events) {
-    const key = /(?:^|; )kernel (\w+)$/.exec(details)?.[1];
+    const key = key_of(name, details, named);
     if (!key) continue;
     let l = launches.get(key);
     if (!l) launches.set(key, l = {name, track, count: 0, total: 0, fastest: Infinity, what: /^(?:(.*?); )?\S+ operations, /.exec(details)?.[1] ?? ""});
@@ -158,7 +166,7 @@ function index(overview, timeline) {
     l.total += end - begin;
     l.fastest = Math.min(l.fastest, end - begin);
   }
-  return {spans, parts, kernels, launches, origins: all_origins(overview, launches)};
+  return {spans, parts, kernels, launches, named, origins: all_origins(overview, launches)};
 }
 
 const app = new App();

@@ -77,7 +77,7 @@ export class TimelineView {
     for (const [track, lane, name, begin, end, span, details] of this.app.timeline.events) {
       const title = lane ? `${track} ${lane}` : track;
       if (!lanes.has(title)) lanes.set(title, []);
-      lanes.get(title).push({name, begin, end, span, details, key: /(?:^|; )kernel (\w+)$/.exec(details)?.[1]});
+      lanes.get(title).push({name, begin, end, span, details, key: this.app.key_of(name, details)});
     }
     const place = title => title === "host" ? 1 : title.startsWith("compile") ? 2 : 0;  // devices first
     return [...lanes].sort((a, b) => place(a[0]) - place(b[0]) || (a[0] < b[0] ? -1 : 1)).map(([title, bars]) => ({title, rows: pack(bars)}));

@@ -121,6 +121,6 @@ export class ProgramView {
     ];
     this.main.replaceChildren(make("div", {class: "page"}, make("section", {class: "card"}, make("h2", {}, "What kernels were made for"),
       make("p", {}, "Methods of tensors. Programs in Python are shown line by line."),
-      rows.length ? table(columns, rows, {sort: 3}) : make("p", {class: "note"}, "No kernel was made."))));
+      rows.length ? table(columns, rows, {sort: 2}) : make("p", {class: "note"}, "No kernel was made."))));
   }
 }
