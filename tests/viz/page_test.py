@@ -26,7 +26,8 @@ LARGE = 100000  # nodes
 
 
 def run_tg(*arguments, **options):
-  subprocess.run([TG, *arguments], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=100, **options)
+  subprocess.run([TG, *arguments], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=100,
+                 **options)
 
 
 def start_browser():
@@ -112,7 +113,8 @@ class Page(unittest.TestCase):
 
   def state(self, key): return self.script("return window.tgviz.state[arguments[0]]", key)
 
-  def graph(self, expression): return self.script(f"const view = window.tgviz.view, g = view.canvas.graph; return {expression}")
+  def graph(self, expression):
+    return self.script(f"const view = window.tgviz.view, g = view.canvas.graph; return {expression}")
 
   def open_rewrites(self):
     """Opens the rewrites of a pass, by clicks: the first kernel, a pass of it that has some, its rewrites."""
@@ -148,9 +150,11 @@ class Page(unittest.TestCase):
 
   def test_click_on_a_node_shows_it(self):
     self.open()
-    x, y, op = self.graph("[g.x[0] * view.canvas.view.k + view.canvas.view.x, g.y[0] * view.canvas.view.k + view.canvas.view.y, g.texts[g.op[0]]]")
+    x, y, op = self.graph("[g.x[0] * view.canvas.view.k + view.canvas.view.x,"
+                          " g.y[0] * view.canvas.view.k + view.canvas.view.y, g.texts[g.op[0]]]")
+    canvas = self.at("#graph")
     webdriver.ActionChains(self.browser).move_to_element_with_offset(
-        self.at("#graph"), x - self.at("#graph").size["width"] / 2, y - self.at("#graph").size["height"] / 2).click().perform()
+        canvas, x - canvas.size["width"] / 2, y - canvas.size["height"] / 2).click().perform()
     self.wait(lambda: self.state("node") == 0)
     self.assertIn(op, self.at("#content").text)
     self.assertIn(op, self.at("#tip").text)
@@ -294,10 +298,12 @@ class Page(unittest.TestCase):
     server = Server(file)
     try:
       for address in ("", "#span=1", "#span=4&step=1", "#span=2&node=1", "#span=2&node=0&graph=1", "#span=3",
-                      "#view=timeline", "#view=kernels", "#view=program", "#view=memory", "#view=rules", "#view=<img>&span=<img>"):
+                      "#view=timeline", "#view=kernels", "#view=program",
+                      "#view=memory", "#view=rules", "#view=<img>&span=<img>"):
         self.open(server, address)
         self.assertIsNone(self.script("return window.attacked ?? null"), address)
-        self.assertEqual(self.script("return document.querySelectorAll('img, main script, body > script').length"), 0)
+        markup = "return document.querySelectorAll('img, main script, body > script').length"
+        self.assertEqual(self.script(markup), 0)
       self.open(server, "#span=2")
       self.assertIn("<img src=x onerror=", self.at("#list").text)
     finally:
@@ -346,7 +352,8 @@ class Page(unittest.TestCase):
                 if (last) times.push(now - last);
                 last = now;
                 angle += 0.1;
-                canvas.view = {k: canvas.view.k, x: canvas.view.x + 18 * Math.cos(angle), y: canvas.view.y + 18 * Math.sin(angle)};
+                const {k, x, y} = canvas.view;
+                canvas.view = {k, x: x + 18 * Math.cos(angle), y: y + 18 * Math.sin(angle)};
                 canvas.redraw();
                 if (times.length < 120) requestAnimationFrame(step);
                 else done(times);
@@ -354,7 +361,9 @@ class Page(unittest.TestCase):
               requestAnimationFrame(step);
             }, 1500)""", zoom)
       if TIMINGS:
-        print(f"first picture {first:.2f} s", *(f"{n}: median frame {sorted(t)[len(t) // 2]:.0f} ms, longest {max(t):.0f} ms" for n, t in frames.items()), sep="; ")
+        print(f"first picture {first:.2f} s")
+        for name, times in frames.items():
+          print(f"{name}: median frame {sorted(times)[len(times) // 2]:.0f} ms, longest {max(times):.0f} ms")
       for times in frames.values(): self.assertEqual(len(times), 120)
     finally:
       server.stop()

@@ -38,7 +38,8 @@ class RecordingWriter:
 
   def node(self, graph, index, op, dtype, sources, argument="", origin=""):
     op, dtype, origin = self.name(op), self.name(dtype), self.name(origin)
-    self.record(NODE, graph, index, op, dtype, 0, origin, len(sources), *[index - s for s in sources], self.text(argument))
+    back = [index - s for s in sources]
+    self.record(NODE, graph, index, op, dtype, 0, origin, len(back), *back, self.text(argument))
 
   def open(self, span, parent, kind, name, begin):
     kind, name = self.name(kind), self.name(name)

@@ -10,7 +10,7 @@ using CallSite = std::string (*)();
 void set_call_site(CallSite f);
 
 namespace tensor_detail {
-/// Returns the mark of a node: the method, from TRACEMETA=2 on and under VIZ=1 with the line that called it. Never freed.
+/// Returns the mark of a node: the method, under TRACEMETA=2 or VIZ=1 with the line that called it. Never freed.
 const char* origin_of(const char* method);
 }  // namespace tensor_detail
 }  // namespace tg
