@@ -1,4 +1,4 @@
-/// \file tg viz: records programs, and shows recordings.
+/// \file tg viz: records programs, and shows recordings: on a page, as text, as JSON.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -15,14 +15,15 @@
 #include "tinygrad/viz/print_recording.h"
 #include "tinygrad/viz/queries.h"
 #include "tinygrad/viz/recording_json.h"
+#include "tinygrad/viz/viewer.h"
 
 namespace tg::app {
 namespace {
 
 struct Options {
-  std::string file, kernel, what = "summary";
-  std::vector<std::string> command;
-  int64_t span = 0, graph = -1;
+  std::string output, kernel, what;
+  std::vector<std::string> files, command;
+  int64_t span = 0, graph = -1, port = 8001;
   bool json = false, text = false, rewrites = false, perfetto = false;
 };
 
@@ -30,7 +31,7 @@ struct Options {
 int record(const Options& o) {
   TG_CHECK(ValueError, !o.command.empty(), "[viz] got no program, expected one: tg viz record -- PROGRAM ARGUMENTS");
   setenv("VIZ", "1", 1);
-  if (!o.file.empty()) setenv("VIZ_FILE", o.file.c_str(), 1);
+  if (!o.output.empty()) setenv("VIZ_FILE", o.output.c_str(), 1);
   std::vector<char*> argv;
   for (const std::string& a : o.command) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
@@ -74,15 +75,31 @@ constexpr View kViews[] = {
     {"memory", viz::print_memory},
 };
 
+/// Serves the page until a signal ends it.
+int serve(const Options& o, std::vector<std::string> files) {
+  viz::Viewer viewer(std::move(files));
+  io::HttpServer server(viz::viewer_server_options(static_cast<uint16_t>(o.port)),
+                        [&viewer](const io::HttpRequest& request, const std::shared_ptr<io::HttpReply>& reply) {
+                          reply->send(viewer.answer(request));
+                        });
+  std::printf("http://127.0.0.1:%d shows the recording; Ctrl-C stops\n", int{server.port()});
+  std::fflush(stdout);
+  server.wait();
+  return kOk;
+}
+
 int show(const Options& o) {
-  const std::string file = o.file.empty() ? recording::default_path() : o.file;
-  const viz::Recording r = viz::read_recording(file);
+  const std::vector<std::string> files = o.files.empty() ? std::vector{recording::default_path()} : o.files;
+  const bool text = o.text || o.json || o.perfetto || o.rewrites || !o.what.empty() || o.span || !o.kernel.empty();
+  if (!text) return serve(o, files);
+  TG_CHECK(ValueError, files.size() == 1, "[viz] got two recordings; only the page compares them");
+  const viz::Recording r = viz::read_recording(files[0]);
   if (o.perfetto) std::cout << viz::trace_events(r) << '\n';
   else if (const viz::Span* s = chosen_span(r, o)) show_span(r, *s, o);
   else if (o.json) std::cout << viz::json_overview(r) << '\n';
   else
     for (const View& v : kViews)
-      if (o.what == v.name) v.print(std::cout, r);
+      if (o.what == v.name || (o.what.empty() && &v == kViews)) v.print(std::cout, r);
   return kOk;
 }
 
@@ -92,19 +109,22 @@ std::function<int()> define_viz(CLI::App& app) {
   auto o = std::make_shared<Options>();
   auto recording = std::make_shared<bool>(false);
   app.footer(
-      "Examples:\n  tg viz record -- python train.py\n  tg viz --text\n  tg viz --text --kernel r_32_10 "
-      "run.viz\n  tg viz --json run.viz | jq .kernel_times");
+      "Examples:\n  tg viz record -- python train.py\n  tg viz\n  tg viz before.viz after.viz\n  tg viz --text "
+      "--kernel r_32_10 run.viz\n  tg viz --json run.viz | jq .kernel_times");
   CLI::App* run = app.add_subcommand("record", "Run a program and record what it does");
-  run->add_option("-o,--output", o->file,
+  run->add_option("-o,--output", o->output,
                   "File of the recording; by default VIZ_FILE, or last.viz in the cache folder");
   run->add_option("command", o->command, "The program and its arguments, after --");
   run->callback([recording] { *recording = true; });
-  app.add_option("file", o->file, "A recording; by default the last one");
+  app.add_option("file", o->files, "A recording, by default the last one; or two, which the page compares")
+      ->expected(0, 2);
+  app.add_option("-p,--port", o->port, "Port of the page on this machine; 0: any free one")
+      ->check(whole_number(0, 65535))
+      ->capture_default_str();
   app.add_flag("--json", o->json, "Print JSON");
   app.add_flag("--text", o->text, "Print text");
   app.add_option("--show", o->what, "What to print: summary, kernels, rules, memory")
-      ->check(CLI::IsMember({"summary", "kernels", "rules", "memory"}))
-      ->capture_default_str();
+      ->check(CLI::IsMember({"summary", "kernels", "rules", "memory"}));
   app.add_option("--span", o->span, "Print one span by its number")->check(whole_number(1, INT64_MAX));
   app.add_option("--kernel", o->kernel, "Print the span of a kernel by its name");
   app.add_option("--graph", o->graph, "Print a graph of the span by its position, from 0")

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tinygrad/base/recording_format.h"
+#include "tinygrad/viz/drawn_graph.h"
 #include "tinygrad/viz/print_recording.h"
 #include "tinygrad/viz/queries.h"
 #include "tinygrad/viz/recording_json.h"
@@ -31,6 +32,7 @@ inline void recording_records(std::span<const uint8_t> in) {
     for (size_t i = 0; i < s.graphs.size(); i++) {
       viz::print_snapshot(text, r, s.graphs[i]);
       viz::json_graph(r, s, i, s.rewrites.size());
+      viz::drawn_graph(r, s, {.snapshot = i, .rewrites = s.rewrites.size(), .since = 0});
     }
   }
 }

@@ -12,18 +12,21 @@
 
 namespace tg {
 
-/// Returns the recording of what `program` does, with nothing known from before.
-inline viz::Recording recorded(const std::function<void()>& program) {
-  const TempDir folder("tinygrad-test");
-  const std::string file = (folder.path() / "test.viz").string();
+/// Records what `program` does, with nothing known from before.
+inline void recorded_to(const std::string& file, const std::function<void()>& program) {
   recording::finish();
   clear_schedule_cache();
   clear_kernel_cache();
-  {
-    const Context viz{{"VIZ", 1}, {"PROFILE", 1}, {"VIZ_FILE", file}};
-    program();
-    recording::finish();
-  }
+  const Context viz{{"VIZ", 1}, {"PROFILE", 1}, {"VIZ_FILE", file}};
+  program();
+  recording::finish();
+}
+
+/// Returns the recording of what `program` does.
+inline viz::Recording recorded(const std::function<void()>& program) {
+  const TempDir folder("tinygrad-test");
+  const std::string file = (folder.path() / "test.viz").string();
+  recorded_to(file, program);
   return viz::read_recording(file);
 }
 

@@ -1,6 +1,7 @@
 // What VIZ=1 records of programs.
 #include <gmock/gmock.h>
 
+#include <map>
 #include <thread>
 
 #include "tinygrad/engine/counters.h"
@@ -137,6 +138,39 @@ TEST(Recording, ThreadsHaveSpansOfTheirOwn) {
   EXPECT_EQ(spans[1]->parent, spans[0]->number);
   EXPECT_NE(spans[1]->thread, spans[0]->thread);
   EXPECT_EQ(r.value(*spans[1], "key"), "value");
+}
+
+TEST(Recording, SearchesTellWhatTheyTried) {
+  const viz::Recording r = recorded([] {
+    const Context beam{{"BEAM", 2}, {"CACHELEVEL", 0}, {"BEAM_CANDIDATES_MAX", 6}};
+    const Tensor x = Tensor::rand({256, 256}).realize();
+    x.matmul(x + 1).realize();
+  });
+  size_t measured = 0;
+  for (const viz::Span* s : spans_of(r, "search")) {
+    EXPECT_FALSE(r.value(*s, "name").empty());
+    EXPECT_THAT(std::string(r.value(*s, "heuristic")),
+                testing::MatchesRegex(".+ cycles predicted, .+ us measured: .*"));
+    EXPECT_FALSE(r.value(*s, "chosen").empty());
+    for (const auto& [key, text] : s->values) measured += r.name(key) == "candidate";
+    EXPECT_TRUE(std::any_of(r.spans.begin(), r.spans.end(), [&](const viz::Span& k) {
+      return r.name(k.kind) == "kernel" && k.name == s->name;
+    })) << "the chosen kernel is compiled under the same key";
+  }
+  EXPECT_GT(measured, 0u);
+  // Candidates are not recorded as kernels: those have different keys, or are of different schedules.
+  std::map<std::string, int> keys;
+  for (const viz::Span* k : spans_of(r, "kernel")) EXPECT_EQ(++keys[r.name(k->name)], 1);
+}
+
+TEST(Recording, CapturesAreThere) {
+  const viz::Recording r = recorded([] {
+    auto f = jit([](const Tensor& x) { return (x * 2 + 1).relu(); });
+    for (int i = 0; i < 4; i++) f(Tensor::full({8}, i).contiguous().realize());
+  });
+  const auto captures = spans_of(r, "jit");
+  ASSERT_EQ(captures.size(), 1u);
+  EXPECT_FALSE(captures[0]->children.empty()) << "what it scheduled and compiled";
 }
 
 TEST(Recording, NothingIsRecordedUnlessAskedFor) {

@@ -50,9 +50,10 @@ class File {
     else give_up("cannot write to ");
   }
 
-  /// Closes it and says where it is.
+  /// Closes it and says where it is. The next recording tries again where this one failed.
   void close() {
     std::lock_guard lock(mutex_);
+    failed_ = false;
     if (file_ < 0) return;
     ::close(file_);
     file_ = -1;

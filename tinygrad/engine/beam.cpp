@@ -16,6 +16,7 @@
 #include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/disk_cache.h"
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/recording.h"
 #include "tinygrad/codegen/decomp/decomp.h"
 #include "tinygrad/codegen/plan/grid_mutate.h"
 #include "tinygrad/codegen/plan/grid_plan.h"
@@ -117,9 +118,11 @@ class Search {
   };
   Winner run_off();
   void report(const Winner& w) const;
+  void record(const char* what, const Tried& t) const;
   void compile_one(Tried& t);
 
   const Kernel& kernel_;
+  const recording::Span span_{"search", kernel_.key.to_hex()};
   Device& device_;
   const Renderer& renderer_;
   const CodegenOptions& options_;
@@ -165,6 +168,7 @@ bool Search::add(Variation v, std::vector<Tried>& to) {
 
 void Search::compile_one(Tried& t) {
   Cancellation::check("beam");
+  const Context unrecorded{{"VIZ", 0}};  // what is chosen is compiled once more, and recorded then
   CodegenOptions options = options_;
   options.beam = 0;
   options.opts = t.plan.opts;
@@ -224,6 +228,7 @@ void Search::measure(std::vector<Tried> list) {
         continue;
       }
       t.seconds = once > best * kHopeless && once > 1e-4 ? once : std::min(once, trial_->time(t.kernel, best));
+      record("candidate", t);
       if (debug_ >= 2) { std::printf("beam: %10.2f us, %s\n", t.seconds * 1e6, str(t.plan).c_str()); }
       auto place = std::upper_bound(beam_.begin(), beam_.end(), t,
                                     [](const Tried& a, const Tried& b) { return a.seconds < b.seconds; });
@@ -345,10 +350,18 @@ void Search::report(const Winner& w) const {
                           .c_str());
 }
 
+void Search::record(const char* what, const Tried& t) const {
+  if (!span_.recording()) return;
+  span_.value(what, str(t.plan.cycles, " cycles predicted, ", t.seconds * 1e6, " us measured: ", to_text(t.plan.opts)));
+}
+
 Opts Search::run() {
   if (!measure_own()) return {};
+  span_.value("name", own_.kernel.program->name);
+  record("heuristic", own_);
   if (own_.seconds > kTiny) search();
   const Winner winner = run_off();
+  record("chosen", *winner.chosen);
   searches++;
   if (env::DEBUG.get() >= 2) report(winner);
   return winner.chosen->plan.opts;
@@ -404,7 +417,10 @@ std::optional<Opts> beam_opts(const Kernel& kernel, Device& device, const Render
   ranges.stop_after = "plan";
   Opts opts;
   try {
-    auto ranged = to_program(kernel, renderer, ranges);
+    const auto ranged = [&] {
+      const Context unrecorded{{"VIZ", 0}};
+      return to_program(kernel, renderer, ranges);
+    }();
     ArenaScope scope(*ranged->arena);
     if (is_ordered_by_hand(ranged->ast) || emulates_longs(ranged->ast, renderer, options.emulated) ||
         !runs_on_any_numbers(ranged->ast))

@@ -27,9 +27,10 @@ void report_kernel(const Program& p, const ScheduleCall& call, const std::string
   const auto [begin, end] = time;
   GlobalCounters::nanoseconds += end - begin;
   if (profile::on())
-    profile::record(device, p.name, begin, end,
-                    str(call.metadata, call.metadata.empty() ? "" : "; ", p.estimates.ops, " operations, ",
-                        p.estimates.mem, " bytes", recording::on() ? "; kernel " + call.kernel->key.to_hex() : ""));
+    profile::record(
+        device, p.name, begin, end,
+        str(call.metadata, call.metadata.empty() ? "" : "; ", p.estimates.ops, " operations, ", p.estimates.mem,
+            " bytes", recording::on() && call.kernel ? "; kernel " + call.kernel->key.to_hex() : ""));
   if (env::DEBUG.get() < 2) return;
   const double seconds = static_cast<double>(end - begin) * 1e-9, gflops = p.estimates.ops / seconds * 1e-9,
                gbytes = p.estimates.mem / seconds * 1e-9;

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/recording.h"
 
 namespace tg {
 namespace {
@@ -17,7 +18,7 @@ void set_call_site(CallSite f) { call_site = f; }
 const char* tensor_detail::origin_of(const char* method) {
   const int64_t level = env::TRACEMETA.get();
   if (!level) return nullptr;
-  CallSite f = level >= 2 ? call_site.load() : nullptr;
+  CallSite f = level >= 2 || recording::on() ? call_site.load() : nullptr;
   const std::string line = f ? f() : "";
   if (line.empty()) return method;
   static std::mutex mutex;

@@ -22,7 +22,7 @@ Json values_of(const Recording& r, const Span& s) {
 
 Json head_of(const Recording& r, const Span& s) {
   return {{"id", s.number},   {"parent", s.parent}, {"kind", r.name(s.kind)}, {"name", title_of(r, s)},
-          {"begin", s.begin}, {"end", s.end},       {"thread", s.thread}};
+          {"begin", s.begin}, {"end", s.end},       {"thread", s.thread},     {"key", r.name(s.name)}};
 }
 
 Json launches_of(const Recording& r) {
@@ -101,6 +101,7 @@ std::string json_span(const Recording& r, const Span& s) {
   for (uint32_t i : s.children) {
     Json part = head_of(r, r.spans[i]);
     part["rewrites"] = r.spans[i].all_rewrites;
+    part["graphs"] = r.spans[i].graphs.size();
     j["parts"].push_back(std::move(part));
   }
   return dump(j);

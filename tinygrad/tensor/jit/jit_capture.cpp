@@ -12,6 +12,7 @@
 
 #include "tinygrad/base/contains.h"
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/recording.h"
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/multi/lower_multi.h"
@@ -238,6 +239,7 @@ void JitCore::Capture::store_slots(Tensors& pending) {
 
 /// Runs the function and computes all it leaves, with everything recorded.
 void JitCore::Capture::record() {
+  const recording::Span recorded("jit", core_.name_);
   const StorageOnly storage_only;
   std::unordered_set<const Node*> hidden = computed_before();
   // What runs once must stay as it was left: no updates of it in place. The replay plans its memory itself.
