@@ -110,6 +110,26 @@ INSTANTIATE_TEST_SUITE_P(Offline, MatrixInstructions,
                                            "apple"),
                          [](const auto& info) { return std::string(info.param); });
 
+/// Instructions of whole warpgroups, with both operands along the sum and across it, of tiles that are padded, and in
+/// products whose steps are no loop.
+TEST(MatrixKernels, WarpgroupsMultiplyWhatIsInMemory) {
+  const Target target = cuda_target("sm_90a");
+  for (const TensorCore* t : tensor_cores_of(target)) {
+    if (!t->reads_memory()) continue;
+    const int64_t step = 128 / t->a.itemsize();  // elements of a row in memory
+    for (const Product& x : {Product{128, 256, 2 * step, false, true}, Product{64, 256, 3 * step},
+                             Product{256, 128, 4 * step, true, false}, Product{100, 200, 2 * step, false, true},
+                             Product{90, 130, 2 * step}}) {
+      if (t->n > 2 * x.m) continue;  // half of the columns would be none
+      SCOPED_TRACE(str(t->name, " ", x.n, " x ", x.m, " x ", x.l, x.ta ? " ta" : "", x.tb ? " tb" : ""));
+      const auto p = check(x, *t, target);
+      EXPECT_EQ(used(*p), t);
+      EXPECT_NE(p->source.find(t->text), std::string::npos) << p->source;
+      if (HasFailure()) return;
+    }
+  }
+}
+
 /// Elements of 16 bits that memory has across the sum are copied as they lie, 16 bytes at a time: matrices that are
 /// multiplied as `x @ w`, or transposed first.
 TEST(MatrixKernels, OperandsAcrossTheSumAreCopiedAsTheyLie) {

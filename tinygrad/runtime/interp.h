@@ -42,6 +42,8 @@ class Interpreter {
     kProduct,
     kShuffle,
     kMatrixLoad,
+    kMatrix,
+    kProductOfMemory,
     kReadPixel,
     kWritePixel
   };
@@ -68,6 +70,7 @@ class Interpreter {
   struct Product {
     const TensorCore* core;
     std::vector<size_t> registers;  // places of those of a, b and the sum
+    bool across[2] = {};            // of an instruction that reads memory: a, b are not transposed there
   };
   /// A LOAD or STORE of an image: `base` of kReadPixel and kWritePixel is its number. Of the numbers that are read the
   /// places follow each other in the frame.
@@ -88,6 +91,7 @@ class Interpreter {
     int64_t begin, end;               // of the THREAD range
     std::vector<int64_t> position{};  // by thread: three in the grid, three in the group
     size_t pc = 0;
+    size_t first = 0;  // number of the first thread in its group
   };
   static constexpr size_t kWarp = 64;
   int64_t checked_index(const Step& s, const unsigned char* indices, size_t element) const;
@@ -96,6 +100,8 @@ class Interpreter {
   unsigned char* memory_of(const Step& s, const Warp& w, void* const* buffers, size_t thread) const;
   void reduce(const Step& s, const Warp& w) const;
   void product(const Step& s, const Warp& w) const;
+  void product_of_memory(const Step& s, const Warp& w) const;
+  void matrix(const Step& s, const Warp& w) const;
   void shuffle(const Step& s, const Warp& w) const;
   void matrix_load(const Step& s, const Warp& w, void* const* buffers) const;
   void read_pixels(const Step& s, const Warp& w, void* const* buffers) const;

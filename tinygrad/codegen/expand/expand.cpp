@@ -203,7 +203,7 @@ class Expander {
     UOps out, src(u.nsrc());
     out.reserve(count(mask));
     each(mask, masks, [&](const uint32_t* at) {
-      bool changed = is_register_of_load(u);
+      bool changed = is_register_of_load(u) || is_matrix_in_memory(u);
       for (uint32_t i = 0; i < u.nsrc(); i++) {
         src[i] = values_[slot(u.src(i)).first + at[i]];
         changed |= src[i] != u.src(i);
@@ -282,6 +282,7 @@ class Expander {
 
   static bool is_register_of_load(UOp u) { return u.is(Ops::CUSTOMI) && u.nsrc() == 2; }
   static UOp build(UOp u, const UOps& src) {
+    if (is_matrix_in_memory(u)) return UOp::make(Ops::CUSTOMI, u.dtype(), {src[0].src(0)}, u.arg());
     if (is_register_of_load(u))
       return UOp::make(Ops::GETTUPLE, u.dtype(), {UOp::make(Ops::CUSTOMI, u.dtype(), {src[0].src(0)}, u.arg())},
                        Arg(static_cast<int64_t>(src[1].const_int())));
@@ -362,6 +363,9 @@ class Expander {
     define(u, mask, out);
   }
 
+  static bool reads_matrices(UOp reduce) {
+    return is_shared_product(reduce.src(0)) && is_matrix_in_memory(reduce.src(0).src(0));
+  }
   /// Expands reduces that run in the same loops: accumulators set before, updated inside, read after.
   void lower_group(const UOps& members) {
     std::vector<Member> all;
@@ -387,6 +391,9 @@ class Expander {
     }
     UOps effects;
     for (const UOps& chain : updates) effects.insert(effects.end(), chain.begin(), chain.end());
+    // Instructions that read memory are behind it when the next iteration changes that.
+    if (std::any_of(members.begin(), members.end(), reads_matrices))
+      effects = {UOp::make(Ops::BARRIER, dtypes::void_, effects, Arg(int64_t{0}))};
     const UOp done = end_loops(effects.size() == 1 ? effects[0] : UOp::make(Ops::GROUP, dtypes::void_, effects), loops);
     for (const Member& m : all) {
       UOps out;

@@ -8,6 +8,7 @@
 #include "tinygrad/codegen/opt/tensor_core_product.h"
 #include "tinygrad/codegen/scratch/lower_stage.h"
 #include "tinygrad/codegen/scratch/stage.h"
+#include "tinygrad/target/shared_matrix.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
 
@@ -16,6 +17,7 @@ namespace {
 constexpr int64_t kAddresses = 48;     // registers of a thread that hold no elements of matrices
 constexpr int64_t kMostThreads = 256;  // of a group
 constexpr int64_t kMostWords = 32;     // of the sum, in the memory of a group
+constexpr int64_t kWordBytes = 4;      // of a register of a factor
 constexpr double kTurn = 60;           // instructions of a warp for an iteration: addresses, loop, barriers
 constexpr double kWait = 60;           // clocks that a group waits in an iteration, for barriers and memory
 constexpr double kInTurn = 0.1;        // part of what is not the longest that does not overlap with it
@@ -29,8 +31,23 @@ template <class F> void for_each_tile(const TensorCore& core, F&& f) {
     for (int64_t rows : {1, 2, 4, 8})
       for (int64_t columns : {1, 2, 4, 8})
         for (int64_t steps : {1, 2, 4, 8})
-          if (steps * core.words() <= kMostWords && m * n * core.threads <= kMostThreads)
+          if (steps * core.words() <= kMostWords && m * n * core.threads <= kMostThreads &&
+              (!core.reads_memory() || steps * core.words() * kWordBytes % kMatrixRow == 0))
             f(MatrixTile{{m, n}, {rows, columns}, steps});
+}
+}  // namespace
+
+namespace {
+/// What an instruction reads of a and b: bytes of shared memory, and instructions of a warp that bring them to registers.
+struct Operands {
+  double bytes = 0, loads = 0;
+};
+Operands operands_of(const TensorCore& core, const MatrixTile& tile) {
+  const auto tiles = static_cast<double>(tile.tiles[0] * tile.tiles[1]);
+  if (core.reads_memory()) return {tiles * (core.m + core.n) * core.words() * kWordBytes, 0};
+  const auto loads = static_cast<double>(tile.tiles[0] * fragment_registers(core.layout[0]) +
+                                         tile.tiles[1] * fragment_registers(core.layout[1]));
+  return {loads * core.threads * kWordBytes, loads};
 }
 }  // namespace
 
@@ -39,13 +56,15 @@ MatrixCost matrix_cost(const TensorCore& core, const MatrixTile& tile, const Mat
   MatrixCost c;
   int64_t registers[3];
   for (size_t i = 0; i < 3; i++) registers[i] = fragment_registers(core.layout[i]);
-  const int64_t tiles = tile.tiles[0] * tile.tiles[1], warps = tile.warps[0] * tile.warps[1];
+  const int64_t tiles = tile.tiles[0] * tile.tiles[1], teams = tile.warps[0] * tile.warps[1];
   c.registers = tiles * registers[2] + tile.tiles[0] * registers[0] + tile.tiles[1] * registers[1] + kAddresses;
   const int64_t rows = tile.warps[0] * tile.tiles[0] * core.m, columns = tile.warps[1] * tile.tiles[1] * core.n,
                 words = tile.steps * core.words();
-  c.shared_bytes = 2 * (rows + columns) * panel_row_elements(words, 4) * 4;  // a step is filled, another one read
+  // A step is filled, another one read.
+  const int64_t row = core.reads_memory() ? words : panel_row_elements(words, kWordBytes);
+  c.shared_bytes = 2 * (rows + columns) * row * kWordBytes;
   if (c.registers > gpu.registers_each) return c;
-  const int64_t threads = warps * core.threads;
+  const int64_t threads = teams * core.threads, warps = parts(threads, gpu.warp);
   c.groups_at_once =
       std::min({gpu.shared_bytes / c.shared_bytes, gpu.registers / (c.registers * threads), gpu.warps / warps});
   if (c.groups_at_once < 1) return c;
@@ -55,14 +74,16 @@ MatrixCost matrix_cost(const TensorCore& core, const MatrixTile& tile, const Mat
   const auto turns = static_cast<double>(parts(shape.words, words));
   // A unit computes its groups; a last wave that fills a part of the units takes as long as a full one.
   const double own = std::ceil(groups / gpu.units);
-  const double products = turns * static_cast<double>(warps * tiles * tile.steps);
-  const double fragments =
-      turns * static_cast<double>(warps * tile.steps * (tile.tiles[0] * registers[0] + tile.tiles[1] * registers[1]));
-  const double panel = turns * static_cast<double>((rows + columns) * words * 4);
+  const Operands operands = operands_of(core, tile);
+  const double products = turns * static_cast<double>(teams * tiles * tile.steps);
+  const double steps = turns * static_cast<double>(warps * tile.steps);
+  const double panel = turns * static_cast<double>((rows + columns) * words * kWordBytes);
   c.matrix = own * products * gpu.clocks(core);
-  c.shared = own * (fragments * core.threads * 4 + panel) / gpu.shared;
+  c.shared = own * (turns * static_cast<double>(teams * tile.steps) * operands.bytes + panel) / gpu.shared;
   c.l2 = own * panel / gpu.l2;
-  c.issue = own * (products + fragments + panel / (8 * core.threads) + turns * static_cast<double>(warps) * kTurn) /
+  c.issue = own *
+            (steps * (static_cast<double>(tiles) + operands.loads) + panel / (8 * gpu.warp) +
+             turns * static_cast<double>(warps) * kTurn) /
             gpu.schedulers;
   c.memory = memory_bytes / gpu.memory * gpu.clock;
   // Few warps do not hide what they wait for.
@@ -115,6 +136,7 @@ class MatrixPlanner {
       if (size(f_.rows) % (t.warps[0] * t.tiles[0]) || size(f_.columns) % (t.warps[1] * t.tiles[1]) ||
           size(f_.words) % t.steps || threads > target.group_threads)
         return;
+      if (f_.core->reads_memory() && size(f_.words) == t.steps) return;  // no loop that would stage operands
       const MatrixCost c = matrix_cost(*f_.core, t, s, gpu, bytes);
       if (!c.groups_at_once || c.shared_bytes > target.shared_bytes) return;
       if (!best || c.clocks < best->second) best = {t, c.clocks};

@@ -14,6 +14,9 @@ int64_t panel_row_elements(int64_t words, int itemsize);
 /// True where a panel for matrix instructions holds the elements of `load` as memory has them, across the sum, and is
 /// filled by copies of 16 bytes. `over`: the ranges of the panel, those of the sum UNROLL.
 bool is_copied_across(UOp load, const UOps& over, const Target& target);
+/// The same for a panel of whole matrices (target/shared_matrix.h): `over` in the order it has them, those of the sum
+/// first.
+bool is_copied_in_rows(UOp load, const UOps& over, const Target& target);
 /// Gives panels that are filled in the same loop one barrier behind all of them.
 UOp join_barriers(UOp sink);
 

@@ -51,6 +51,8 @@ struct CStyle {
   /// of a group share.
   std::string_view buffer_copy{};
   std::string_view copy_wait{};
+  /// Statement behind which instructions that read matrices from memory find what the thread has stored there.
+  std::string_view matrix_fence{};
   /// Statement behind which a compiler knows nothing of the pointer $p, so that it stays in registers; empty: it may.
   std::string_view kept_pointer{};
   std::string_view global{};   ///< qualifier of pointers to parameters, for copies and words of narrow elements

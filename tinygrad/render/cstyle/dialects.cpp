@@ -138,6 +138,7 @@ constexpr CStyle make_cuda() {
   s.kept_pointer = R"(asm("" : "+l"($p));)";
   s.unrolled = 4;
   s.copy_wait = R"(asm volatile("cp.async.wait_all;" : : : "memory");)";
+  s.matrix_fence = R"(asm volatile("fence.proxy.async.shared::cta;" : : : "memory");)";
   return s;
 }
 
