@@ -105,8 +105,8 @@ TEST(MatrixLayouts, WgmmaThatOfPtx) {
   EXPECT_EQ(count, 21);
 }
 
-// PTX ISA, "Matrix Descriptor Format": 14 bits each of the address from bit 0, of the leading dimension byte offset from
-// bit 16 and of the stride dimension byte offset from bit 32, in units of 16 bytes; bits 62 and 63: 1 is 128-byte
+// PTX ISA, "Matrix Descriptor Format": 14 bits each of the address from bit 0, of the leading dimension byte offset
+// from bit 16 and of the stride dimension byte offset from bit 32, in units of 16 bytes; bits 62 and 63: 1 is 128-byte
 // swizzling.
 TEST(MatrixLayouts, DescriptorsAreThoseOfPtx) {
   const uint64_t d = SharedMatrix{.across = true, .leading = 8192, .stride = 1024}.descriptor(0x2c400);
@@ -122,8 +122,8 @@ TEST(MatrixLayouts, DescriptorsAreThoseOfPtx) {
   EXPECT_FALSE(SharedMatrix::from_text(SharedMatrix{}.text()).across);
 }
 
-// PTX ISA, "Shared Memory Matrix Layout", the canonical layouts of 128-byte swizzling, in elements of 128 bits (T of the
-// type are one): K-major ((8, m), (T, 2k)) : ((8 T, SBO), (1, T)), MN-major ((T, 8, m), (8, k)) : ((1, T, LBO),
+// PTX ISA, "Shared Memory Matrix Layout", the canonical layouts of 128-byte swizzling, in elements of 128 bits (T of
+// the type are one): K-major ((8, m), (T, 2k)) : ((8 T, SBO), (1, T)), MN-major ((T, 8, m), (8, k)) : ((1, T, LBO),
 // (8 T, SBO)); the swizzle is an exclusive or of bits 4 to 6 of the address with bits 7 to 9.
 TEST(MatrixLayouts, SwizzleThatOfPtx) {
   auto swizzled = [](int64_t byte) { return byte ^ (byte >> 3 & 0x70); };

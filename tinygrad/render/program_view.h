@@ -42,9 +42,6 @@ inline bool is_matrix_access(UOp u) { return u.is(Ops::CUSTOMI) && u.arg_kind() 
 inline bool is_matrix_load(UOp u) { return is_matrix_access(u) && u.dtype() == dtypes::uint32; }
 /// True for CUSTOMI(INDEX), text of a SharedMatrix: the descriptor of the matrix that begins there.
 inline bool is_matrix_descriptor(UOp u) { return is_matrix_access(u) && u.dtype() == dtypes::uint64; }
-/// True for BARRIER, n: a thread waits until all but n of the groups of matrix instructions that read memory, which it
-/// has started, are done. Those since the last such BARRIER are a group.
-inline bool is_wait_for_products(UOp u) { return u.is(Ops::BARRIER) && u.arg_kind() == ArgKind::kInt; }
 /// Returns the registers that a matrix load gives each thread.
 inline int matrix_registers(UOp load) { return load.arg<std::string>()[1] - '0'; }
 

@@ -8,6 +8,7 @@
 
 #include "tinygrad/render/program_view.h"
 #include "tinygrad/target/shared_matrix.h"
+#include "tinygrad/uop/barriers.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/memory_ops.h"
 #include "tinygrad/uop/variables.h"
@@ -145,9 +146,9 @@ class Interpreter::Decoder {
       case Ops::BUFFER: return buffer(u);
       case Ops::SPECIAL: return special(u);
       case Ops::BARRIER: {
-        if (is_wait_for_products(u)) return;  // they are done when they are started
         Step s{};
-        s.kind = Kind::kBarrier;
+        s.kind = is_wait_for_products(u) ? Kind::kWaitForProducts : ends_copies(u) ? Kind::kEndCopies : Kind::kBarrier;
+        s.base = is_wait_for_products(u) ? u.int_arg() : copies_under_way(u);
         s.u = u;
         return push(s);
       }
@@ -461,19 +462,51 @@ void Interpreter::store(const Step& s, const Warp& w, void* const* buffers) cons
   const unsigned char *indices = w.frame + s.in[0] * w.n, *value = w.frame + s.in[1] * w.n,
                       *gate = w.frame + s.in[2] * w.n;
   const size_t item = s.item, lanes = static_cast<size_t>(s.lanes);
+  const bool noted = w.begun && s.memory == Memory::kShared;
+  const auto place_of = [&](int64_t index) { return static_cast<size_t>(s.base) + static_cast<size_t>(index) * item; };
   for (size_t t = 0; t < w.n; t++) {
     unsigned char* base = memory_of(s, w, buffers, t);
     const size_t first = t * lanes, end = first + lanes;
     if (s.affine) {
       const int64_t to = checked_index(s, indices, first);
       checked_index(s, indices, end - 1);
+      if (noted) note_store(s, w, place_of(to), item * lanes);
       std::memcpy(base + static_cast<size_t>(to) * item, value + first * item, item * lanes);
       continue;
     }
-    for (size_t e = first; e < end; e++)
-      if (!s.gated || gate[e])
-        copy_item(base + static_cast<size_t>(checked_index(s, indices, e)) * item, value + e * item, s.item);
+    for (size_t e = first; e < end; e++) {
+      if (s.gated && !gate[e]) continue;
+      const int64_t to = checked_index(s, indices, e);
+      if (noted) note_store(s, w, place_of(to), item);
+      copy_item(base + static_cast<size_t>(to) * item, value + e * item, s.item);
+    }
   }
+}
+
+/// Notes that a warp copies something to the group's memory, which no product may still be reading.
+void Interpreter::note_store(const Step& s, const Warp& w, size_t at, size_t bytes) const {
+  UnderWay::Groups& copies = (*w.begun)[w.number].copies;
+  for (size_t part = at / kMatrixPart; part * kMatrixPart < at + bytes; part++) {
+    for (const UnderWay& other : *w.begun)
+      TG_ASSERT(other.products.is_over(part), program_->name, ": byte ", at,
+                " of the group's memory is stored while a ", "product may read it: ", s.u);
+    copies.of_part[part] = copies.ended + 1;
+  }
+}
+/// Notes that a product of a warp reads what is there, which all must have waited for.
+void Interpreter::note_read(const Step& s, const Warp& w, size_t at) const {
+  UnderWay::Groups& products = (*w.begun)[w.number].products;
+  const size_t part = at / kMatrixPart;
+  for (const UnderWay& other : *w.begun)
+    TG_ASSERT(other.copies.is_over(part), program_->name, ": byte ", at, " of the group's memory is read while copies ",
+              "to it may be under way: ", s.u);
+  products.of_part[part] = products.ended + 1;
+}
+void Interpreter::wait_for_copies(const Step& s, const Warp& w) const {
+  if (!w.begun) return;
+  UnderWay::Groups& copies = (*w.begun)[w.number].copies;
+  if (s.base < 0) copies.end();
+  copies.wait(std::max<int64_t>(0, s.base));
 }
 
 /// Combines lanes i and i + half, until one is left; the middle lane of an odd count waits.
@@ -663,8 +696,8 @@ void Interpreter::matrix(const Step& s, const Warp& w) const {
   }
 }
 
-/// Multiplies matrices in the memory of the group, where their descriptors say; each thread adds what is its part to the
-/// sums that it holds.
+/// Multiplies matrices in the memory of the group, where their descriptors say; each thread adds what is its part to
+/// the sums that it holds.
 void Interpreter::product_of_memory(const Step& s, const Warp& w) const {
   const Product& p = products_[static_cast<size_t>(s.base)];
   const TensorCore& c = *p.core;
@@ -684,6 +717,7 @@ void Interpreter::product_of_memory(const Step& s, const Warp& w) const {
         const int64_t at = SharedMatrix::byte_of(descriptor, p.across[side], i, k, d.itemsize());
         TG_ASSERT(at + d.itemsize() <= static_cast<int64_t>(shared_bytes_), program_->name, ": byte ", at,
                   " of the group's memory, which has ", shared_bytes_, ": ", s.u);
+        note_read(s, w, static_cast<size_t>(at));
         factors[side].push_back(element_of(w.shared + at, d, 0, c.rounds));
       }
   }
@@ -784,7 +818,16 @@ bool Interpreter::run_to_barrier(Warp& w, void* const* buffers, const int64_t* v
       case Kind::kProductOfMemory: product_of_memory(s, w); break;
       case Kind::kReadPixel: read_pixels(s, w, buffers); break;
       case Kind::kWritePixel: write_pixels(s, w, buffers); break;
-      case Kind::kBarrier: return false;
+      case Kind::kWaitForProducts: {
+        UnderWay::Groups& products = (*w.begun)[w.number].products;
+        products.end();
+        products.wait(s.base);
+        break;
+      }
+      case Kind::kEndCopies:
+        if (w.begun) (*w.begun)[w.number].copies.end();
+        break;
+      case Kind::kBarrier: wait_for_copies(s, w); return false;
     }
   }
   return true;
@@ -818,6 +861,18 @@ void Interpreter::run_groups(void* const* buffers, const int64_t* vars, const La
           w.position.push_back(p);
       }
       start(w);
+    }
+    std::vector<UnderWay> begun;
+    const bool noted =
+        std::any_of(products_.begin(), products_.end(), [](const Product& p) { return p.core->reads_memory(); });
+    if (noted) {
+      begun.resize(warps.size());
+      for (UnderWay& u : begun)
+        for (UnderWay::Groups* g : {&u.copies, &u.products}) g->of_part.assign(shared_bytes_ / kMatrixPart + 1, 0);
+      for (size_t i = 0; i < warps.size(); i++) {
+        warps[i].begun = &begun;
+        warps[i].number = i;
+      }
     }
     for (bool done = false; !done;)
       for (Warp& w : warps) {

@@ -18,6 +18,7 @@ constexpr int64_t kAddresses = 48;     // registers of a thread that hold no ele
 constexpr int64_t kMostThreads = 256;  // of a group
 constexpr int64_t kMostWords = 32;     // of the sum, in the memory of a group
 constexpr int64_t kWordBytes = 4;      // of a register of a factor
+constexpr int64_t kOfSystem = 1024;    // bytes of a unit's shared memory that no group has
 constexpr double kTurn = 60;           // instructions of a warp for an iteration: addresses, loop, barriers
 constexpr double kWait = 60;           // clocks that a group waits in an iteration, for barriers and memory
 constexpr double kInTurn = 0.1;        // part of what is not the longest that does not overlap with it
@@ -38,7 +39,7 @@ template <class F> void for_each_tile(const TensorCore& core, F&& f) {
 }  // namespace
 
 namespace {
-/// What an instruction reads of a and b: bytes of shared memory, and instructions of a warp that bring them to registers.
+/// What a step reads of a and b: bytes of shared memory, and instructions of a warp that bring them to registers.
 struct Operands {
   double bytes = 0, loads = 0;
 };
@@ -60,9 +61,11 @@ MatrixCost matrix_cost(const TensorCore& core, const MatrixTile& tile, const Mat
   c.registers = tiles * registers[2] + tile.tiles[0] * registers[0] + tile.tiles[1] * registers[1] + kAddresses;
   const int64_t rows = tile.warps[0] * tile.tiles[0] * core.m, columns = tile.warps[1] * tile.tiles[1] * core.n,
                 words = tile.steps * core.words();
-  // A step is filled, another one read.
-  const int64_t row = core.reads_memory() ? words : panel_row_elements(words, kWordBytes);
-  c.shared_bytes = 2 * (rows + columns) * row * kWordBytes;
+  // A step is filled, another one read; of what instructions read from memory two are filled, and two are read.
+  const int64_t row = core.reads_memory() ? words : panel_row_elements(words, kWordBytes),
+                step = (rows + columns) * row * kWordBytes;
+  const bool ahead = core.reads_memory() && panel_steps_ahead() * step <= gpu.shared_bytes - kOfSystem;
+  c.shared_bytes = (ahead ? panel_steps_ahead() : 2) * step;
   if (c.registers > gpu.registers_each) return c;
   const int64_t threads = teams * core.threads, warps = parts(threads, gpu.warp);
   c.groups_at_once =
@@ -91,8 +94,8 @@ MatrixCost matrix_cost(const TensorCore& core, const MatrixTile& tile, const Mat
       std::min(1.0, static_cast<double>(std::min<int64_t>(c.groups_at_once, static_cast<int64_t>(own)) * warps) /
                         gpu.schedulers);
   const double longest = std::max({c.matrix, c.shared, c.l2, c.issue});
-  // Other groups of the unit run while one waits.
-  c.wait = own * turns * kWait / static_cast<double>(c.groups_at_once);
+  // Other groups of the unit run while one waits, or products of the step before.
+  c.wait = ahead ? 0 : own * turns * kWait / static_cast<double>(c.groups_at_once);
   c.clocks = (longest + kInTurn * (c.matrix + c.shared + c.l2 + c.issue - longest) + c.wait) / hidden;
   c.clocks = std::max(c.clocks, c.memory) + kLaunch;
   const double all = static_cast<double>(shape.rows * shape.columns * shape.products) *
@@ -175,7 +178,6 @@ class MatrixPlanner {
 bool plan_matrices(KernelAxes& kernel, const CodegenOptions& options) {
   if (options.tensor_cores <= 0 || !kernel.applied().empty()) return false;
   std::optional<KernelAxes> best;
-  MatrixTile tile;
   double least = INFINITY;
   for (const auto& [range, number] :
        tensor_core_choices(kernel.sink(), kernel.renderer(), options.tensor_cores, options.tensor_core)) {
@@ -185,13 +187,13 @@ bool plan_matrices(KernelAxes& kernel, const CodegenOptions& options) {
     k.apply({OptOp::kTc, axis, number});
     const auto found = MatrixPlanner(k).best();
     if (!found || found->second >= least) continue;
-    std::tie(tile, least) = *found;
+    MatrixPlanner(k).apply(found->first);
+    if (k.fragment().core->reads_memory() && k.stages().size() < 2) continue;  // some operand can't be staged
+    least = found->second;
     best.emplace(std::move(k));
   }
-  if (!best) return false;
-  kernel = std::move(*best);
-  MatrixPlanner(kernel).apply(tile);
-  return true;
+  if (best) kernel = std::move(*best);
+  return best.has_value();
 }
 
 }  // namespace tg

@@ -11,6 +11,7 @@
 #include "tinygrad/codegen/scratch/window.h"
 #include "tinygrad/target/shared_matrix.h"
 #include "tinygrad/uop/affine.h"
+#include "tinygrad/uop/barriers.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/fold.h"
 #include "tinygrad/uop/loop_ranges.h"
@@ -18,6 +19,9 @@
 
 namespace tg {
 namespace {
+constexpr int64_t kSteps =
+    4;  // of the sum, in memory at a time where instructions read it: where a loop is written out
+        // four times, each iteration has a place of its own
 constexpr int64_t kTurns = 8;  // of a thread that fills a tile: that many loads are in flight together
 
 /// The memory of an operand of matrix instructions, in rows with padding behind each: along the sum, or across it where
@@ -146,6 +150,7 @@ struct Lowering {
   UOps matrices{};                                        ///< those that are read from memory by the instructions
   std::unordered_map<UOp, std::pair<UOp, UOp>> filled{};  ///< by STAGE: their memory, and where a step begins
   bool doubled = false;  ///< they have room for two steps of the sum: one is filled while the other is read
+  bool ahead = false;    ///< instructions read them, and they have room for kSteps
 
   Lowering(UOp sink, KernelContext& n, const Target& t) : names(n), target(t) {
     for (UOp u : sink.toposort()) {
@@ -159,6 +164,7 @@ struct Lowering {
     int64_t bytes = 0;
     for (UOp f : fragments) bytes += panel_of(f).size() * f.dtype().itemsize();
     doubled = 2 * bytes <= target.shared_bytes;
+    ahead = !matrices.empty() && matrices.size() == fragments.size() && kSteps * bytes <= target.shared_bytes;
   }
   void add_operands(UOp product) {
     for (UOp operand : product.srcs().first(2))
@@ -352,11 +358,64 @@ std::pair<UOp, UOp> filled_fragments(UOp stage, const FragmentPanel& p, Lowering
   return {memory.after({filled}), half(loop)};
 }
 
+/// Returns the loop of a sum that fills panels of matrices some steps ahead; empty: there are too few steps, or several
+/// loops.
+UOp loop_ahead(const Lowering& c) {
+  UOp loop;
+  for (UOp stage : c.matrices)
+    for (UOp x : ranges_of(stage)) {
+      if (axis_type(x) != AxisType::kReduce) continue;
+      if (loop && loop != x) return {};
+      loop = x;
+    }
+  return c.ahead && loop && constant_size(loop) >= kSteps ? loop : UOp();
+}
+
+UOp after(UOp memory, const UOps& effects) {
+  UOps src{memory};
+  src.insert(src.end(), effects.begin(), effects.end());
+  return effects.empty() ? memory : UOp::make(Ops::AFTER, memory.dtype(), src);
+}
+
+/// Fills all panels of matrices, each with kSteps steps of the sum. The copies of a step are a group. Two groups are
+/// under way while the instructions of one step run and those of the next are started: what an iteration fills was read
+/// two iterations before.
+void fill_ahead(UOp loop, Lowering& c) {
+  constexpr int64_t kAhead = kSteps - 2;
+  struct Panel {
+    UOp stage, memory;
+    FragmentPanel form;
+  };
+  std::vector<Panel> panels;
+  for (UOp stage : c.matrices) {
+    const FragmentPanel form = c.panel_of(stage);
+    panels.push_back({stage, c.names.scratch(stage.dtype(), kSteps * form.size()), form});
+  }
+  auto step_of = [](UOp i, const FragmentPanel& p) { return fold_mul(rest(i, kSteps), p.size()); };
+  auto fill = [&](UOp at, const UOps& behind, UOp gate) {
+    UOps filled;
+    for (const Panel& p : panels)
+      filled.push_back(fill_fragments(
+          p.stage.src(0), p.form,
+          {.memory = after(p.memory, behind), .offset = step_of(at, p.form), .loop = loop, .at = at, .gate = gate}, c));
+    return end_copies(filled);
+  };
+  UOps behind;
+  for (int64_t i = 0; i < kAhead; i++) behind = {fill(UOp::constant(i), behind, {})};
+  behind.push_back(wait_for_copies(loop, kAhead - 1));
+  const UOp filled = fill(loop + ConstValue(kAhead), behind, loop < constant_size(loop) - kAhead);
+  for (const Panel& p : panels) c.filled.emplace(p.stage, std::pair(p.memory.after({filled}), step_of(loop, p.form)));
+}
+
 /// Lowers a read of an operand of matrix instructions.
 UOp lower_fragments(UOp read, Lowering& c) {
   const StageRead r(read);
   const FragmentPanel p = c.panel_of(r.stage);
   auto known = c.filled.find(r.stage);
+  if (const UOp loop = known == c.filled.end() && p.matrices ? loop_ahead(c) : UOp()) {
+    fill_ahead(loop, c);
+    known = c.filled.find(r.stage);
+  }
   if (known == c.filled.end()) known = c.filled.emplace(r.stage, filled_fragments(r.stage, p, c)).first;
   const auto& [memory, offset] = known->second;
   const UOps over = p.over();
@@ -404,6 +463,8 @@ const PatternMatcher<>& pm_lower_stages() {
 
 int64_t panel_row_elements(int64_t words, int itemsize) { return words + 16 / itemsize; }
 
+int64_t panel_steps_ahead() { return kSteps; }
+
 bool is_copied_across(UOp load, const UOps& over, const Target& target) {
   const FragmentPanel p(load, over, false);
   return p.across && elements_of_copy(load, p, target) > 1;
@@ -420,7 +481,7 @@ UOp lower_stages(UOp sink, KernelContext& names, const Target& target) {
 UOp join_barriers(UOp sink) {
   std::vector<std::pair<UOps, UOps>> groups;  // loops around barriers, the barriers
   for (UOp u : sink.toposort()) {
-    if (!u.is(Ops::BARRIER) || u.src(0).is(Ops::RANGE)) continue;
+    if (!u.is(Ops::BARRIER) || u.src(0).is(Ops::RANGE) || u.arg_kind() != ArgKind::kNone) continue;
     UOps around;
     for (UOp r : ranges_of(u))
       if (is_loop(r) && axis_type(r) == AxisType::kReduce) around.push_back(r);

@@ -9,6 +9,7 @@
 #include "tinygrad/base/contains.h"
 #include "tinygrad/render/cstyle/cstyle_writer.h"
 #include "tinygrad/target/shared_matrix.h"
+#include "tinygrad/uop/barriers.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/memory_ops.h"
 #include "tinygrad/uop/variables.h"
@@ -592,9 +593,15 @@ void CStyleWriter::element(UOp u) {
       own ? str(name, "_", u.int_arg()) : str(name, "[", u.int_arg(), "]"), kPostfix, true, {}};
 }
 
-void CStyleWriter::barrier() {
+void CStyleWriter::barrier(UOp u) {
   TG_ASSERT(!style_.barrier.empty(), "a BARRIER in a language without groups");
-  if (copies_later_) line(std::string(style_.copy_wait));
+  if (ends_copies(u)) {
+    if (copies_later_) line(std::string(style_.copy_end));
+    return;
+  }
+  const int64_t n = copies_under_way(u);
+  if (copies_later_ && n < 0) line(std::string(style_.copy_wait));
+  if (copies_later_ && n >= 0) line(filled_in(style_.copy_wait_but, {{'n', std::to_string(n)}}));
   if (reads_matrices_) line(std::string(style_.matrix_fence));
   line(std::string(style_.barrier));
 }
@@ -612,7 +619,7 @@ void CStyleWriter::instruction(const Inst& in) {
     case Ops::PARAM:
     case Ops::BUFFER: return;  // declared
     case Ops::SPECIAL: return grid_index(u);
-    case Ops::BARRIER: return is_wait_for_products(u) ? wait_for_products(u) : barrier();
+    case Ops::BARRIER: return is_wait_for_products(u) ? wait_for_products(u) : barrier(u);
     case Ops::RANGE:
       if (!is_lane(u)) return open_loop(u);
       if (in.lanes > 1 && in.need_value) {

@@ -145,7 +145,7 @@ class CStyleWriter {
   void product_of_memory(UOp u, const TensorCore& core, const std::string& name,
                          const std::vector<std::string>& operands);
   void wait_for_products(UOp u);
-  void barrier();
+  void barrier(UOp u);
   std::string scratch_alignment() const;
   void product_in_assembly(const TensorCore& core, const std::string& name, const std::vector<std::string>& operands,
                            DType d);
