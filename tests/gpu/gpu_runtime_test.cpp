@@ -320,7 +320,7 @@ TEST_P(GpuRuntime, TargetsHaveTheFiguresOfTheDevice) {
   const Target& t = d->target();
   EXPECT_EQ(t.device, kind());
   EXPECT_EQ(t.renderer, "FAKE");
-  EXPECT_EQ(t.arch, kind() == "CUDA" ? "sm_90" : "gfx942");
+  EXPECT_EQ(t.arch, kind() == "CUDA" ? "sm_90a" : "gfx942");
   EXPECT_EQ(t.cores, kind() == "CUDA" ? 132 : 304);
   EXPECT_EQ(t.group_threads, 1024);
   EXPECT_EQ(t.grid_limit[1], 65535);

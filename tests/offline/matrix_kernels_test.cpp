@@ -1,13 +1,17 @@
 /// \file Products by matrix instructions that threads share: what the interpreter computes from the table's layouts,
 /// thread by thread, and that the vendors' compilers take the instructions.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
+#include "helpers/error_text.h"
+#include "offline/run_groups.h"
 #include "tinygrad/base/context.h"
 #include "tinygrad/codegen/plan/matrix_plan.h"
 #include "tinygrad/runtime/amdgpu_compiler.h"
 #include "tinygrad/runtime/nvrtc_compiler.h"
+#include "tinygrad/uop/barriers.h"
 #include "unit/kernels.h"
 #include "unit/render_helpers.h"
 
@@ -109,6 +113,54 @@ INSTANTIATE_TEST_SUITE_P(Offline, MatrixInstructions,
                          ::testing::Values("sm_75", "sm_80", "sm_90", "gfx90a", "gfx942", "gfx1100", "gfx1201",
                                            "apple"),
                          [](const auto& info) { return std::string(info.param); });
+
+/// Instructions of whole warpgroups, with both operands along the sum and across it, of tiles that are padded, and in
+/// products whose steps are no loop.
+TEST(MatrixKernels, WarpgroupsMultiplyWhatIsInMemory) {
+  const Target target = cuda_target("sm_90a");
+  for (const TensorCore* t : tensor_cores_of(target)) {
+    if (!t->reads_memory()) continue;
+    const int64_t step = 128 / t->a.itemsize();  // elements of a row in memory
+    for (const Product& x : {Product{128, 256, 2 * step, false, true}, Product{64, 256, 3 * step},
+                             Product{256, 128, 4 * step, true, false}, Product{100, 200, 2 * step, false, true},
+                             Product{90, 130, 2 * step}}) {
+      if (t->n > 2 * x.m) continue;  // half of the columns would be none
+      SCOPED_TRACE(str(t->name, " ", x.n, " x ", x.m, " x ", x.l, x.ta ? " ta" : "", x.tb ? " tb" : ""));
+      const auto p = check(x, *t, target);
+      EXPECT_EQ(used(*p), t);
+      EXPECT_NE(p->source.find(t->text), std::string::npos) << p->source;
+      if (HasFailure()) return;
+    }
+  }
+}
+
+/// Copies go two steps ahead, and products one step behind; the interpreter sees who waits too little.
+TEST(MatrixKernels, CopiesAreAheadOfProducts) {
+  const Target target = cuda_target("sm_90a");
+  const TensorCore* core = find_tensor_core("wgmma_m64n128k16_bf16");
+  for (const Product& x : {Product{128, 128, 64 * 7, false, true}, Product{128, 128, 64 * 4, true, false}}) {
+    const auto p = check(x, *core, target);
+    EXPECT_EQ(p->shared_bytes % 4, 0);
+    EXPECT_NE(p->source.find("cp.async.wait_group 1;"), std::string::npos) << p->source;
+    EXPECT_NE(p->source.find("wgmma.wait_group.sync.aligned 1;"), std::string::npos);
+    EXPECT_NE(p->source.find("wgmma.wait_group.sync.aligned 0;"), std::string::npos);
+  }
+  const auto p = check({128, 128, 64 * 8, false, true}, *core, target);
+  const auto runs_with = [&](bool products, Arg arg) {
+    auto changed = std::make_shared<Program>(*p);
+    const ArenaScope scope(*p->arena);
+    for (UOp& u : changed->insts)
+      if (u.is(Ops::BARRIER) && (products ? is_wait_for_products(u) : copies_under_way(u) >= 0)) u = u.with_arg(arg);
+    test::Memory memory{test::Bytes(128 * 128 * 4), test::Bytes(128 * 512 * 2), test::Bytes(128 * 512 * 2)};
+    test::run_groups(changed, test::pointers(memory).data());
+  };
+  runs_with(true, Arg(1));
+  runs_with(false, Arg("1"));
+  EXPECT_THAT(test::error_text<InternalError>([&] { runs_with(true, Arg(2)); }),
+              ::testing::HasSubstr("is stored while a product may read it"));
+  EXPECT_THAT(test::error_text<InternalError>([&] { runs_with(false, Arg("2")); }),
+              ::testing::HasSubstr("is read while copies to it may be under way"));
+}
 
 /// Elements of 16 bits that memory has across the sum are copied as they lie, 16 bytes at a time: matrices that are
 /// multiplied as `x @ w`, or transposed first.

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "tinygrad/base/text.h"
+#include "tinygrad/target/shared_matrix.h"
 #include "tinygrad/target/tensor_core.h"
 
 namespace tg {
@@ -87,12 +88,68 @@ TEST(MatrixLayouts, Wmma16x16) {
   }
 }
 
+// PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16": a warp of the warpgroup has 16 rows, thread by thread and
+// register by register those of an mma, N / 8 times side by side.
+TEST(MatrixLayouts, WgmmaThatOfPtx) {
+  int count = 0;
+  for (const TensorCore& t : tensor_core_table()) {
+    if (!t.reads_memory()) continue;
+    count++;
+    EXPECT_EQ(t.m, 64) << t.name;
+    EXPECT_EQ(t.threads, 128) << t.name;
+    EXPECT_EQ(t.k * t.a.itemsize(), 32) << t.name;
+    expect_layout(t.name, 2, t.n / 2, [](int thread, int i) {
+      return At{thread / 32 * 16 + thread % 32 / 4 + (i / 2 % 2) * 8, i / 4 * 8 + thread % 4 * 2 + i % 2};
+    });
+  }
+  EXPECT_EQ(count, 21);
+}
+
+// PTX ISA, "Matrix Descriptor Format": 14 bits each of the address from bit 0, of the leading dimension byte offset
+// from bit 16 and of the stride dimension byte offset from bit 32, in units of 16 bytes; bits 62 and 63: 1 is 128-byte
+// swizzling.
+TEST(MatrixLayouts, DescriptorsAreThoseOfPtx) {
+  const uint64_t d = SharedMatrix{.across = true, .leading = 8192, .stride = 1024}.descriptor(0x2c400);
+  EXPECT_EQ(d & 0x3fff, 0x2c40u);
+  EXPECT_EQ(d >> 16 & 0x3fff, 512u);
+  EXPECT_EQ(d >> 32 & 0x3fff, 64u);
+  EXPECT_EQ(d >> 49 & 7, 0u);
+  EXPECT_EQ(d >> 62, 1u);
+  const SharedMatrix read = SharedMatrix::from_text(SharedMatrix{true, 4096, 1024}.text());
+  EXPECT_TRUE(read.across);
+  EXPECT_EQ(read.leading, 4096);
+  EXPECT_EQ(read.stride, 1024);
+  EXPECT_FALSE(SharedMatrix::from_text(SharedMatrix{}.text()).across);
+}
+
+// PTX ISA, "Shared Memory Matrix Layout", the canonical layouts of 128-byte swizzling, in elements of 128 bits (T of
+// the type are one): K-major ((8, m), (T, 2k)) : ((8 T, SBO), (1, T)), MN-major ((T, 8, m), (8, k)) : ((1, T, LBO),
+// (8 T, SBO)); the swizzle is an exclusive or of bits 4 to 6 of the address with bits 7 to 9.
+TEST(MatrixLayouts, SwizzleThatOfPtx) {
+  auto swizzled = [](int64_t byte) { return byte ^ (byte >> 3 & 0x70); };
+  for (const int64_t itemsize : {1, 2, 4}) {
+    const SharedMatrix form{.across = false, .leading = 16, .stride = 1024};
+    const int64_t t = 16 / itemsize;
+    for (int64_t part = 0; part < 8; part += 2)  // an instruction takes 32 bytes of a row
+      for (int64_t i = 0; i < 64; i++)
+        for (int64_t k = 0; k < 2 * t; k++)
+          ASSERT_EQ(SharedMatrix::byte_of(form.descriptor(4096 + part * 16), false, i, k, itemsize),
+                    swizzled(4096 + part * 16 + (i % 8 * 8 * t + k % t + k / t * t) * itemsize + i / 8 * 1024));
+  }
+  const SharedMatrix form{.across = true, .leading = 8192, .stride = 1024};
+  for (int64_t step = 0; step < 4; step++)  // an instruction takes 16 rows
+    for (int64_t i = 0; i < 256; i++)
+      for (int64_t k = 0; k < 16; k++)
+        ASSERT_EQ(SharedMatrix::byte_of(form.descriptor(2048 * step), true, i, k, 2),
+                  swizzled(2048 * step + (i % 8 + i / 8 % 8 * 8 + k % 8 * 64) * 2 + i / 64 * 8192 + k / 8 * 1024));
+}
+
 /// Every element of each matrix is in some register, and of the result in one alone.
 TEST(MatrixLayouts, CoverTheirMatrices) {
   for (const TensorCore& t : tensor_core_table()) {
     if (t.threads == 1) continue;
     const int size[3] = {t.m * t.words(), t.n * t.words(), t.m * t.n};
-    for (size_t which = 0; which < 3; which++) {
+    for (size_t which = t.reads_memory() ? 2 : 0; which < 3; which++) {
       std::vector<int> seen(static_cast<size_t>(size[which]));
       for (int lane = 0; lane < t.threads; lane++)
         for (int i = 0; i < fragment_registers(t.layout[which]); i++) {

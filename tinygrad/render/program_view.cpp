@@ -222,7 +222,7 @@ void ProgramView::mark_needs() {
   for (size_t n = insts_.size(); n-- > 0;) {
     const Inst in = insts_[n];
     UOp u = in.u;
-    switch (is_matrix_load(u) ? Ops::LOAD : u.op()) {
+    switch (is_matrix_access(u) ? Ops::LOAD : u.op()) {
       case Ops::STORE:
       case Ops::CUSTOM:
       case Ops::LOAD:

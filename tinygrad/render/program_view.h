@@ -35,9 +35,13 @@ struct MemAccess {
   AddrSpace space = AddrSpace::kGlobal;
 };
 
+/// True for CUSTOMI(INDEX) with a name, which does not read what is there as a LOAD does.
+inline bool is_matrix_access(UOp u) { return u.is(Ops::CUSTOMI) && u.arg_kind() == ArgKind::kString; }
 /// True for CUSTOMI(INDEX), "x4" or "x4.trans": the threads of a warp load matrices of 8 x 8 elements of 16 bits
 /// together, one for each register (docs/gpu_codegen.md).
-inline bool is_matrix_load(UOp u) { return u.is(Ops::CUSTOMI) && u.arg_kind() == ArgKind::kString; }
+inline bool is_matrix_load(UOp u) { return is_matrix_access(u) && u.dtype() == dtypes::uint32; }
+/// True for CUSTOMI(INDEX), text of a SharedMatrix: the descriptor of the matrix that begins there.
+inline bool is_matrix_descriptor(UOp u) { return is_matrix_access(u) && u.dtype() == dtypes::uint64; }
 /// Returns the registers that a matrix load gives each thread.
 inline int matrix_registers(UOp load) { return load.arg<std::string>()[1] - '0'; }
 

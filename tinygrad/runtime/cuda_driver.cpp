@@ -40,8 +40,10 @@ class CudaDriver final : public GpuDriver {
     static_assert(std::size(kNumbers) == static_cast<size_t>(GpuAttribute::kCount));
     return kNumbers[static_cast<size_t>(attribute)];
   }
+  /// With what is in no other GPU than those of this architecture: kernels are compiled for this device alone.
   std::string arch(int device) const override {
-    return str("sm_", attribute(device, GpuAttribute::kMajor), attribute(device, GpuAttribute::kMinor));
+    const int major = attribute(device, GpuAttribute::kMajor), minor = attribute(device, GpuAttribute::kMinor);
+    return str("sm_", major, minor, major == 9 && minor == 0 ? "a" : "");
   }
   void open(GpuContext& context) const override { context.call(c_.retain_context, &context.handle, context.device); }
   void close(GpuContext& context) const noexcept override {

@@ -87,7 +87,7 @@ class GpuDriver {
 
   /// Returns the number that the driver has for a question.
   virtual int number_of(GpuAttribute attribute) const = 0;
-  /// Returns the architecture: "sm_90", "gfx942".
+  /// Returns the architecture: "sm_90a", "gfx942".
   virtual std::string arch(int device) const = 0;
   /// Opens the device: afterwards it can be made current. close() undoes it.
   virtual void open(GpuContext& context) const = 0;

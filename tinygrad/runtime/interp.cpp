@@ -7,6 +7,8 @@
 #include <span>
 
 #include "tinygrad/render/program_view.h"
+#include "tinygrad/target/shared_matrix.h"
+#include "tinygrad/uop/barriers.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/memory_ops.h"
 #include "tinygrad/uop/variables.h"
@@ -145,7 +147,8 @@ class Interpreter::Decoder {
       case Ops::SPECIAL: return special(u);
       case Ops::BARRIER: {
         Step s{};
-        s.kind = Kind::kBarrier;
+        s.kind = is_wait_for_products(u) ? Kind::kWaitForProducts : ends_copies(u) ? Kind::kEndCopies : Kind::kBarrier;
+        s.base = is_wait_for_products(u) ? u.int_arg() : copies_under_way(u);
         s.u = u;
         return push(s);
       }
@@ -160,7 +163,7 @@ class Interpreter::Decoder {
       case Ops::STORE: return is_pixel_access(u) ? pixel(u) : access(u);
       case Ops::REDUCE: return reduce(u);
       case Ops::WMMA: return product(u);
-      case Ops::CUSTOMI: return is_matrix_load(u) ? matrix_load(u) : shuffle(u);
+      case Ops::CUSTOMI: return is_matrix_load(u) ? matrix_load(u) : is_matrix_descriptor(u) ? matrix(u) : shuffle(u);
       case Ops::GETTUPLE: place(u) = place(u.src(0)) + static_cast<size_t>(u.int_arg()) * kAlign; return;
       default:
         TG_ASSERT(u.in(groups::kElementwise), "not an instruction of a linear program: ", u);
@@ -334,14 +337,34 @@ class Interpreter::Decoder {
     push(s);
   }
 
+  /// As a load; what it gives is the address.
+  void matrix(UOp u) {
+    const MemAccess a = view_.access(u.src(0));
+    TG_ASSERT(is_shared(a.base) && a.lanes == 1, "a matrix in other memory than a group's: ", u);
+    Step s{};
+    s.kind = Kind::kMatrix;
+    s.item = static_cast<uint8_t>(item(u));
+    s.u = u;
+    s.index_type = a.index.dtype();
+    s.index_item = static_cast<uint8_t>(item(a.index));
+    s.stride = static_cast<size_t>(a.base.dtype().itemsize());
+    s.size = a.size;
+    s.base = static_cast<int64_t>(place(a.base));
+    s.in[0] = operand(a.index, 1);
+    s.out = place(u) = reserve(kAlign);
+    push(s);
+  }
+
   void product(UOp u) {
     const TensorCore* core = find_tensor_core(u.arg<std::string>());
-    TG_ASSERT(core && core->threads > 1 && kWarp % static_cast<size_t>(core->threads) == 0,
+    const bool memory = core && core->reads_memory();
+    TG_ASSERT(core && core->threads > 1 && (memory || kWarp % static_cast<size_t>(core->threads) == 0),
               "no instruction that threads share: ", u);
     Product p{core, {}};
     for (UOp s : u.srcs()) p.registers.push_back(operand(s, 1));
+    for (size_t i = 0; memory && i < 2; i++) p.across[i] = SharedMatrix::from_text(u.src(i).arg<std::string>()).across;
     Step s{};
-    s.kind = Kind::kProduct;
+    s.kind = memory ? Kind::kProductOfMemory : Kind::kProduct;
     s.item = static_cast<uint8_t>(item(u));
     s.base = static_cast<int64_t>(to_.products_.size());
     s.u = u;
@@ -439,19 +462,51 @@ void Interpreter::store(const Step& s, const Warp& w, void* const* buffers) cons
   const unsigned char *indices = w.frame + s.in[0] * w.n, *value = w.frame + s.in[1] * w.n,
                       *gate = w.frame + s.in[2] * w.n;
   const size_t item = s.item, lanes = static_cast<size_t>(s.lanes);
+  const bool noted = w.begun && s.memory == Memory::kShared;
+  const auto place_of = [&](int64_t index) { return static_cast<size_t>(s.base) + static_cast<size_t>(index) * item; };
   for (size_t t = 0; t < w.n; t++) {
     unsigned char* base = memory_of(s, w, buffers, t);
     const size_t first = t * lanes, end = first + lanes;
     if (s.affine) {
       const int64_t to = checked_index(s, indices, first);
       checked_index(s, indices, end - 1);
+      if (noted) note_store(s, w, place_of(to), item * lanes);
       std::memcpy(base + static_cast<size_t>(to) * item, value + first * item, item * lanes);
       continue;
     }
-    for (size_t e = first; e < end; e++)
-      if (!s.gated || gate[e])
-        copy_item(base + static_cast<size_t>(checked_index(s, indices, e)) * item, value + e * item, s.item);
+    for (size_t e = first; e < end; e++) {
+      if (s.gated && !gate[e]) continue;
+      const int64_t to = checked_index(s, indices, e);
+      if (noted) note_store(s, w, place_of(to), item);
+      copy_item(base + static_cast<size_t>(to) * item, value + e * item, s.item);
+    }
   }
+}
+
+/// Notes that a warp copies something to the group's memory, which no product may still be reading.
+void Interpreter::note_store(const Step& s, const Warp& w, size_t at, size_t bytes) const {
+  UnderWay::Groups& copies = (*w.begun)[w.number].copies;
+  for (size_t part = at / kMatrixPart; part * kMatrixPart < at + bytes; part++) {
+    for (const UnderWay& other : *w.begun)
+      TG_ASSERT(other.products.is_over(part), program_->name, ": byte ", at,
+                " of the group's memory is stored while a ", "product may read it: ", s.u);
+    copies.of_part[part] = copies.ended + 1;
+  }
+}
+/// Notes that a product of a warp reads what is there, which all must have waited for.
+void Interpreter::note_read(const Step& s, const Warp& w, size_t at) const {
+  UnderWay::Groups& products = (*w.begun)[w.number].products;
+  const size_t part = at / kMatrixPart;
+  for (const UnderWay& other : *w.begun)
+    TG_ASSERT(other.copies.is_over(part), program_->name, ": byte ", at, " of the group's memory is read while copies ",
+              "to it may be under way: ", s.u);
+  products.of_part[part] = products.ended + 1;
+}
+void Interpreter::wait_for_copies(const Step& s, const Warp& w) const {
+  if (!w.begun) return;
+  UnderWay::Groups& copies = (*w.begun)[w.number].copies;
+  if (s.base < 0) copies.end();
+  copies.wait(std::max<int64_t>(0, s.base));
 }
 
 /// Combines lanes i and i + half, until one is left; the middle lane of an odd count waits.
@@ -629,6 +684,53 @@ void Interpreter::product(const Step& s, const Warp& w) const {
   }
 }
 
+/// Gives each thread the descriptor of a matrix that begins somewhere in the memory of the group. That begins at
+/// address 0.
+void Interpreter::matrix(const Step& s, const Warp& w) const {
+  const SharedMatrix form = SharedMatrix::from_text(s.u.arg<std::string>());
+  for (size_t t = 0; t < w.n; t++) {
+    const int64_t at = s.base + checked_index(s, w.frame + s.in[0] * w.n, t) * static_cast<int64_t>(s.stride);
+    TG_ASSERT(at % kMatrixPart == 0, program_->name, ": a matrix at byte ", at, ": ", s.u);
+    const uint64_t descriptor = form.descriptor(at);
+    std::memcpy(w.frame + s.out * w.n + t * s.item, &descriptor, sizeof descriptor);
+  }
+}
+
+/// Multiplies matrices in the memory of the group, where their descriptors say; each thread adds what is its part to
+/// the sums that it holds.
+void Interpreter::product_of_memory(const Step& s, const Warp& w) const {
+  const Product& p = products_[static_cast<size_t>(s.base)];
+  const TensorCore& c = *p.core;
+  const auto terms = static_cast<size_t>(c.k), threads = static_cast<size_t>(c.threads);
+  std::vector<double> factors[2];
+  for (size_t side = 0; side < 2; side++) {
+    const unsigned char* given = w.frame + p.registers[side] * w.n;
+    uint64_t descriptor;
+    std::memcpy(&descriptor, given, sizeof descriptor);
+    for (size_t t = 1; t < w.n; t++)
+      TG_ASSERT(
+          !std::memcmp(given, given + t * sizeof descriptor, sizeof descriptor) || t + w.first % threads >= threads,
+          program_->name, ": threads that compute together read different matrices: ", s.u);
+    const DType d = side ? c.b : c.a;
+    for (int64_t i = 0; i < (side ? c.n : c.m); i++)
+      for (int64_t k = 0; k < c.k; k++) {
+        const int64_t at = SharedMatrix::byte_of(descriptor, p.across[side], i, k, d.itemsize());
+        TG_ASSERT(at + d.itemsize() <= static_cast<int64_t>(shared_bytes_), program_->name, ": byte ", at,
+                  " of the group's memory, which has ", shared_bytes_, ": ", s.u);
+        note_read(s, w, static_cast<size_t>(at));
+        factors[side].push_back(element_of(w.shared + at, d, 0, c.rounds));
+      }
+  }
+  for (size_t t = 0; t < w.n; t++)
+    for (int r = 0; r < fragment_registers(c.layout[2]); r++) {
+      const FragmentElement e = fragment_element(c.layout[2], static_cast<int>((w.first + t) % threads), r);
+      const auto row = static_cast<size_t>(e.m) * terms, column = static_cast<size_t>(e.n) * terms;
+      add_products(w.frame + (s.out + static_cast<size_t>(r) * kAlign) * w.n + t * s.item,
+                   w.frame + p.registers[2 + static_cast<size_t>(r)] * w.n + t * s.item,
+                   std::span(factors[0]).subspan(row, terms), std::span(factors[1]).subspan(column, terms), c.out);
+    }
+}
+
 void Interpreter::splat(const Step& s, const Warp& w) const {
   unsigned char* out = w.frame + s.out * w.n;
   for (size_t t = 0; t < w.n; t++)
@@ -712,9 +814,20 @@ bool Interpreter::run_to_barrier(Warp& w, void* const* buffers, const int64_t* v
       case Kind::kProduct: product(s, w); break;
       case Kind::kShuffle: shuffle(s, w); break;
       case Kind::kMatrixLoad: matrix_load(s, w, buffers); break;
+      case Kind::kMatrix: matrix(s, w); break;
+      case Kind::kProductOfMemory: product_of_memory(s, w); break;
       case Kind::kReadPixel: read_pixels(s, w, buffers); break;
       case Kind::kWritePixel: write_pixels(s, w, buffers); break;
-      case Kind::kBarrier: return false;
+      case Kind::kWaitForProducts: {
+        UnderWay::Groups& products = (*w.begun)[w.number].products;
+        products.end();
+        products.wait(s.base);
+        break;
+      }
+      case Kind::kEndCopies:
+        if (w.begun) (*w.begun)[w.number].copies.end();
+        break;
+      case Kind::kBarrier: wait_for_copies(s, w); return false;
     }
   }
   return true;
@@ -741,12 +854,25 @@ void Interpreter::run_groups(void* const* buffers, const int64_t* vars, const La
     for (size_t at = 0; at < n; at += kWarp) {
       Warp& w = warps.emplace_back(
           Warp{memory.get() + at * frame_bytes_, memory.get() + most * frame_bytes_, std::min(kWarp, n - at), 0, 1});
+      w.first = at;
       for (size_t t = at; t < at + w.n; t++) {
         const int64_t i = static_cast<int64_t>(t) % threads, k = first + static_cast<int64_t>(t) / threads;
         for (int64_t p : {k % g[0], k / g[0] % g[1], k / g[0] / g[1], i % l[0], i / l[0] % l[1], i / l[0] / l[1]})
           w.position.push_back(p);
       }
       start(w);
+    }
+    std::vector<UnderWay> begun;
+    const bool noted =
+        std::any_of(products_.begin(), products_.end(), [](const Product& p) { return p.core->reads_memory(); });
+    if (noted) {
+      begun.resize(warps.size());
+      for (UnderWay& u : begun)
+        for (UnderWay::Groups* g : {&u.copies, &u.products}) g->of_part.assign(shared_bytes_ / kMatrixPart + 1, 0);
+      for (size_t i = 0; i < warps.size(); i++) {
+        warps[i].begun = &begun;
+        warps[i].number = i;
+      }
     }
     for (bool done = false; !done;)
       for (Warp& w : warps) {

@@ -1,6 +1,7 @@
 /// \file The reference interpreter: executes a linear program as docs/ir.md defines it, checking every access. The
 /// oracle for the renderers.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -42,6 +43,10 @@ class Interpreter {
     kProduct,
     kShuffle,
     kMatrixLoad,
+    kMatrix,
+    kProductOfMemory,
+    kWaitForProducts,
+    kEndCopies,
     kReadPixel,
     kWritePixel
   };
@@ -68,6 +73,7 @@ class Interpreter {
   struct Product {
     const TensorCore* core;
     std::vector<size_t> registers;  // places of those of a, b and the sum
+    bool across[2] = {};            // of an instruction that reads memory: a, b are not transposed there
   };
   /// A LOAD or STORE of an image: `base` of kReadPixel and kWritePixel is its number. Of the numbers that are read the
   /// places follow each other in the frame.
@@ -80,6 +86,19 @@ class Interpreter {
   };
   class Decoder;
   [[noreturn]] void out_of_bounds(const Step& s, int lane, int64_t index) const;
+  /// What the threads of a warp have begun that others must not see: parts of 16 bytes of the group's memory, with the
+  /// number of the group of copies that stored them, and of the products that read them, from 1 on. Groups up to the
+  /// number `done` are over, the first ones of those that were ended.
+  struct UnderWay {
+    struct Groups {
+      std::vector<int64_t> of_part;
+      int64_t ended = 0, done = 0;
+      void end() { ended++; }
+      void wait(int64_t running) { done = std::max(done, ended - running); }
+      bool is_over(size_t part) const { return of_part[part] <= done; }
+    };
+    Groups copies, products;
+  };
   /// Threads that execute every step together, as a warp does, so barriers are between warps. A place p of the frame is
   /// at p * n: there the values of all threads are, thread after thread.
   struct Warp {
@@ -88,7 +107,13 @@ class Interpreter {
     int64_t begin, end;               // of the THREAD range
     std::vector<int64_t> position{};  // by thread: three in the grid, three in the group
     size_t pc = 0;
+    size_t first = 0;                        // number of the first thread in its group
+    std::vector<UnderWay>* begun = nullptr;  // of all warps of the group; null: no instruction reads its memory
+    size_t number = 0;                       // of the warp
   };
+  void note_store(const Step& s, const Warp& w, size_t at, size_t bytes) const;
+  void note_read(const Step& s, const Warp& w, size_t at) const;
+  void wait_for_copies(const Step& s, const Warp& w) const;
   static constexpr size_t kWarp = 64;
   int64_t checked_index(const Step& s, const unsigned char* indices, size_t element) const;
   void load(const Step& s, const Warp& w, void* const* buffers) const;
@@ -96,6 +121,8 @@ class Interpreter {
   unsigned char* memory_of(const Step& s, const Warp& w, void* const* buffers, size_t thread) const;
   void reduce(const Step& s, const Warp& w) const;
   void product(const Step& s, const Warp& w) const;
+  void product_of_memory(const Step& s, const Warp& w) const;
+  void matrix(const Step& s, const Warp& w) const;
   void shuffle(const Step& s, const Warp& w) const;
   void matrix_load(const Step& s, const Warp& w, void* const* buffers) const;
   void read_pixels(const Step& s, const Warp& w, void* const* buffers) const;

@@ -23,12 +23,12 @@ struct GpuFigures {
   int64_t shared_bytes;      ///< of a unit
   double matrix16;           ///< operations a clock of a unit: matrices of 16-bit factors
   double matrix8, matrix32;  ///< of 8-bit and of 32-bit factors
-  double warpgroup = 0;      ///< times as many with wgmma, which these kernels do not use; 0: there is none
+  double warpgroup = 1;      ///< times as many by instructions that read their factors from memory
 
   /// Returns the clocks of a unit that one matrix instruction takes.
   double clocks(const TensorCore& core) const {
     const double rate = core.a.itemsize() == 1 ? matrix8 : core.a.itemsize() == 2 ? matrix16 : matrix32;
-    return 2.0 * core.n * core.m * core.k / rate;
+    return 2.0 * core.n * core.m * core.k / (core.reads_memory() ? rate * warpgroup : rate);
   }
 };
 

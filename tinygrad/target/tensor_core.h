@@ -31,13 +31,16 @@ struct TensorCore {
   int threads, pack;
   DType a, b, out;
   bool exact;                  ///< gives the same numbers as separate operations do
-  FragmentLayout layout[3]{};  ///< of a, b and out, with more than one thread
+  FragmentLayout layout[3]{};  ///< of a, b and out, with more than one thread; of a and b empty: see reads_memory()
   const char* operand = "";    ///< C type of the registers of a, and of b, as the instruction takes them
   const char* text = "";       ///< the instruction in the language of the targets; $a, $b, $c: its operands
   bool rounds = false;         ///< rounds its factors: only where ALLOW_TF32 says that they need no more
 
   /// Returns the registers of k that one instruction sums over, of all threads.
   int words() const { return k / pack; }
+  /// True for instructions that read a and b from the memory of a group, where target/shared_matrix.h says, and go on
+  /// while other instructions of their threads run. They have one register of each operand, its descriptor.
+  bool reads_memory() const { return threads > 1 && layout[0].threads.empty(); }
 };
 
 /// Bits of the coordinates of an element.

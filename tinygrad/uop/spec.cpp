@@ -76,6 +76,9 @@ Verdict check_pixel_store(UOp u) {
   return must(is_effect(u) && (u.nsrc() == 5 || u.src(5).dtype().is_bool()), "the gate is bool");
 }
 Verdict check_custom_value(UOp u) {
+  if (u.arg_kind() == ArgKind::kString && u.dtype() == dtypes::uint64)
+    return must(u.nsrc() == 1 && u.src(0).in(Ops::INDEX | Ops::LOAD),
+                "CUSTOMI(INDEX) or CUSTOMI(LOAD), form of a matrix in memory");
   if (u.arg_kind() == ArgKind::kString)
     return must(
         u.dtype() == dtypes::uint32 &&

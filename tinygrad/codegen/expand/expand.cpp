@@ -7,6 +7,7 @@
 #include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/scratch/stage.h"
 #include "tinygrad/uop/affine.h"
+#include "tinygrad/uop/barriers.h"
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/fold.h"
 #include "tinygrad/uop/loop_ranges.h"
@@ -203,7 +204,7 @@ class Expander {
     UOps out, src(u.nsrc());
     out.reserve(count(mask));
     each(mask, masks, [&](const uint32_t* at) {
-      bool changed = is_register_of_load(u);
+      bool changed = is_register_of_load(u) || is_matrix_in_memory(u);
       for (uint32_t i = 0; i < u.nsrc(); i++) {
         src[i] = values_[slot(u.src(i)).first + at[i]];
         changed |= src[i] != u.src(i);
@@ -282,6 +283,7 @@ class Expander {
 
   static bool is_register_of_load(UOp u) { return u.is(Ops::CUSTOMI) && u.nsrc() == 2; }
   static UOp build(UOp u, const UOps& src) {
+    if (is_matrix_in_memory(u)) return UOp::make(Ops::CUSTOMI, u.dtype(), {src[0].src(0)}, u.arg());
     if (is_register_of_load(u))
       return UOp::make(Ops::GETTUPLE, u.dtype(), {UOp::make(Ops::CUSTOMI, u.dtype(), {src[0].src(0)}, u.arg())},
                        Arg(static_cast<int64_t>(src[1].const_int())));
@@ -362,6 +364,20 @@ class Expander {
     define(u, mask, out);
   }
 
+  static UOp after(UOp memory, const UOps& effects) {
+    UOps src{memory};
+    src.insert(src.end(), effects.begin(), effects.end());
+    return UOp::make(Ops::AFTER, memory.dtype(), src);
+  }
+  static bool reads_matrices(UOp reduce) {
+    return is_shared_product(reduce.src(0)) && is_matrix_in_memory(reduce.src(0).src(0));
+  }
+  /// True for a sum of products of matrices that are copied to memory several steps ahead.
+  static bool is_filled_ahead(UOp reduce) {
+    if (!reads_matrices(reduce)) return false;
+    const UOp memory = reduce.src(0).src(0).src(0).src(0).src(0);
+    return memory.is(Ops::AFTER) && std::any_of(memory.srcs().begin() + 1, memory.srcs().end(), ends_copies);
+  }
   /// Expands reduces that run in the same loops: accumulators set before, updated inside, read after.
   void lower_group(const UOps& members) {
     std::vector<Member> all;
@@ -387,12 +403,18 @@ class Expander {
     }
     UOps effects;
     for (const UOps& chain : updates) effects.insert(effects.end(), chain.begin(), chain.end());
+    // Instructions that read memory have read it when a later iteration changes that: the next one, or the one behind.
+    const bool in_memory = std::any_of(members.begin(), members.end(), reads_matrices),
+               ahead = std::any_of(members.begin(), members.end(), [&](UOp u) { return is_filled_ahead(u); });
+    if (in_memory) effects = {wait_for_products(effects, ahead ? 1 : 0)};
     const UOp done = end_loops(effects.size() == 1 ? effects[0] : UOp::make(Ops::GROUP, dtypes::void_, effects), loops);
+    UOps behind{done};
+    if (ahead) behind.push_back(wait_for_products({done}, 0));
     for (const Member& m : all) {
       UOps out;
       for (const auto& chains : m.accumulators) {
         UOps v;
-        for (const Accumulator& a : chains) v.push_back(a.buffer.after({done}).index({a.at}).load());
+        for (const Accumulator& a : chains) v.push_back(after(a.buffer, behind).index({a.at}).load());
         const UOp r = tree(m.op, v);
         out.push_back(m.reduced.lane ? reduce_lanes(m.op, r, m.reduced.lane) : r);
       }

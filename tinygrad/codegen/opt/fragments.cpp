@@ -1,15 +1,19 @@
 /// \file The distribution of fragments.
 #include "tinygrad/codegen/opt/fragments.h"
 
+#include <algorithm>
 #include <bit>
 #include <optional>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/opt/final_ranges.h"
 #include "tinygrad/codegen/scratch/lower_stage.h"
 #include "tinygrad/codegen/scratch/stage.h"
+#include "tinygrad/target/shared_matrix.h"
 #include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/fold.h"
+#include "tinygrad/uop/loop_ranges.h"
 #include "tinygrad/uop/rebuild.h"
 
 namespace tg {
@@ -134,6 +138,7 @@ class Distribution {
   /// Returns an operand at the coordinates that each register of each thread holds.
   UOp operand(UOp value, const FragmentLayout& layout, Digit number) const {
     const char side = &layout == &fragment_.core->layout[0] ? 'm' : 'n';
+    if (fragment_.core->reads_memory()) return matrix_in_memory(value, side);
     const Map map = coordinates(layout, {number}, side);
     if (!reads_stage(value)) return value.substitute(map);
     const StageRead r(value);  // what is staged keeps its ranges
@@ -173,6 +178,83 @@ class Distribution {
     return word_of(read(0), read(1));
   }
 
+  /// The ranges of a panel of whole matrices: those of the rows or columns of the result, and those of the sum. What
+  /// one instruction takes comes last in each, the highest bits first.
+  struct MatrixRanges {
+    UOps side, sum;
+  };
+  MatrixRanges matrix_ranges(const UOps& over, char side) const {
+    MatrixRanges all;
+    std::vector<std::pair<int, UOp>> parts;
+    for (const std::vector<Part>* list : {&fragment_.threads, &fragment_.registers})
+      for (const Part& p : *list)
+        if (p.letter == side) parts.emplace_back(-p.bit, ranges_.numbered(p.axis));
+    std::sort(parts.begin(), parts.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+    UOps own;
+    for (const auto& part : parts) own.push_back(part.second);
+    for (UOp r : over)
+      if (r != sum() && !contains(own, r)) (is_summed(r) ? all.sum : all.side).push_back(r);
+    for (UOps* list : {&all.side, &all.sum}) std::sort(list->begin(), list->end(), nests_before);
+    all.side.insert(all.side.end(), own.begin(), own.end());
+    all.sum.push_back(sum());
+    return all;
+  }
+  static bool is_summed(UOp r) { return axis_type(r) == AxisType::kUnroll || axis_type(r) == AxisType::kReduce; }
+
+  /// Returns the descriptor of the matrix that an instruction takes from the memory of the group, which holds the
+  /// operand in rows of 128 bytes: elements of 16 bits as memory has them, all else along the sum.
+  UOp matrix_in_memory(UOp value, char side) const {
+    if (!reads_stage(value))
+      throw KernelOptError(str("[opt] ", fragment_.core->name,
+                               " reads both operands from the memory of a group: they "
+                               "have to be staged in a loop of the sum"));
+    const StageRead r(value);
+    MatrixRanges ranges = matrix_ranges(r.over, side);
+    if (const auto halves = halves_of(r.value)) {
+      const UOp index = halves->first.src(0), half = names_.range(2, AxisType::kUnroll),
+                at = fold_add(index.src(1), fold_mul(half, halves->step)),
+                element = UOp::make(Ops::INDEX, dtypes::uint16, {index.src(0), at}).load();
+      UOps over = ranges.sum;
+      over.push_back(half);
+      const int64_t terms = product_of(over);
+      over.insert(over.end(), ranges.side.begin(), ranges.side.end());
+      if (is_copied_in_rows(element, over, ranges_.kernel().renderer().target()))
+        return described(element, over, r, side, half, {.across = true, .leading = terms * kMatrixRow});
+    }
+    UOps over, words;
+    for (UOp x : ranges.sum) (axis_type(x) == AxisType::kReduce ? over : words).push_back(x);
+    over.insert(over.end(), ranges.side.begin(), ranges.side.end());
+    over.insert(over.end(), words.begin(), words.end());
+    if (product_of(words) * value.dtype().itemsize() % kMatrixRow)
+      throw KernelOptError(str("[opt] ", fragment_.core->name, " reads rows of ", kMatrixRow,
+                               " bytes: a step of the sum "
+                               "has ",
+                               product_of(words), " words of ", value.dtype().itemsize()));
+    return described(r.value, over, r, side, {}, {});
+  }
+  static int64_t product_of(const UOps& ranges) {
+    int64_t n = 1;
+    for (UOp x : ranges) n *= constant_size(x);
+    return n;
+  }
+  /// Returns the descriptor of a matrix in memory that holds `value` for all of `over`. `half`: of a word, empty: the
+  /// panel has whole words.
+  UOp described(UOp value, const UOps& over, const StageRead& r, char side, UOp half,
+                const SharedMatrix& matrix) const {
+    Map corner{{sum(), UOp::constant(int64_t{0})}};
+    for (const std::vector<Part>* parts : {&fragment_.threads, &fragment_.registers})
+      for (const Part& p : *parts)
+        if (p.letter == side) corner.push_back({ranges_.numbered(p.axis), UOp::constant(int64_t{0})});
+    if (half) corner.push_back({half, UOp::constant(int64_t{0})});
+    UOps coordinates;
+    for (UOp x : over) {
+      const auto at = std::find(r.over.begin(), r.over.end(), x);
+      coordinates.push_back(at == r.over.end() ? x : r.coordinates[static_cast<size_t>(at - r.over.begin())]);
+    }
+    const UOp panel = stage(StageKind::kTile, value, over, coordinates).src(0).src(0);
+    return UOp::make(Ops::CUSTOMI, dtypes::uint64, {read_at(panel, coordinates, corner)}, Arg(matrix.text()));
+  }
+
   /// Returns where the rows of 16 bytes begin that a matrix load takes from each thread: eight threads for each
   /// register, the number of the thread among them is that of the row. Rows are along the sum, or, `transposed`, have
   /// the elements of one step of it, `half` tells which of a word.
@@ -198,12 +280,15 @@ class Distribution {
 }  // namespace
 
 UOp distribute_fragments(UOp sink, const FinalRanges& ranges, KernelContext& names) {
-  if (!ranges.kernel().fragment().core) return sink;
+  const TensorCore* core = ranges.kernel().fragment().core;
+  if (!core) return sink;
   const Distribution d(ranges, names);
   return translate(sink, [&](UOp u, UOps& src) {
     if (u.is(Ops::WMMA)) return d.distributed(same_or_with(u, src));
     if (!u.is(Ops::REDUCE)) return same_or_with(u, src);
     std::erase(src, d.sum());
+    if (core->reads_memory() && std::none_of(src.begin() + 1, src.end(), is_loop))
+      throw KernelOptError(str("[opt] ", core->name, " reads what a loop of the sum has staged: there is none"));
     return src.size() == 1 ? src[0] : UOp::make(u.op(), u.dtype(), src, u.arg(), u.tag());
   });
 }

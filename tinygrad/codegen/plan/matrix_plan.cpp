@@ -8,6 +8,7 @@
 #include "tinygrad/codegen/opt/tensor_core_product.h"
 #include "tinygrad/codegen/scratch/lower_stage.h"
 #include "tinygrad/codegen/scratch/stage.h"
+#include "tinygrad/target/shared_matrix.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
 
@@ -16,6 +17,8 @@ namespace {
 constexpr int64_t kAddresses = 48;     // registers of a thread that hold no elements of matrices
 constexpr int64_t kMostThreads = 256;  // of a group
 constexpr int64_t kMostWords = 32;     // of the sum, in the memory of a group
+constexpr int64_t kWordBytes = 4;      // of a register of a factor
+constexpr int64_t kOfSystem = 1024;    // bytes of a unit's shared memory that no group has
 constexpr double kTurn = 60;           // instructions of a warp for an iteration: addresses, loop, barriers
 constexpr double kWait = 60;           // clocks that a group waits in an iteration, for barriers and memory
 constexpr double kInTurn = 0.1;        // part of what is not the longest that does not overlap with it
@@ -29,8 +32,23 @@ template <class F> void for_each_tile(const TensorCore& core, F&& f) {
     for (int64_t rows : {1, 2, 4, 8})
       for (int64_t columns : {1, 2, 4, 8})
         for (int64_t steps : {1, 2, 4, 8})
-          if (steps * core.words() <= kMostWords && m * n * core.threads <= kMostThreads)
+          if (steps * core.words() <= kMostWords && m * n * core.threads <= kMostThreads &&
+              (!core.reads_memory() || steps * core.words() * kWordBytes % kMatrixRow == 0))
             f(MatrixTile{{m, n}, {rows, columns}, steps});
+}
+}  // namespace
+
+namespace {
+/// What a step reads of a and b: bytes of shared memory, and instructions of a warp that bring them to registers.
+struct Operands {
+  double bytes = 0, loads = 0;
+};
+Operands operands_of(const TensorCore& core, const MatrixTile& tile) {
+  const auto tiles = static_cast<double>(tile.tiles[0] * tile.tiles[1]);
+  if (core.reads_memory()) return {tiles * (core.m + core.n) * core.words() * kWordBytes, 0};
+  const auto loads = static_cast<double>(tile.tiles[0] * fragment_registers(core.layout[0]) +
+                                         tile.tiles[1] * fragment_registers(core.layout[1]));
+  return {loads * core.threads * kWordBytes, loads};
 }
 }  // namespace
 
@@ -39,13 +57,17 @@ MatrixCost matrix_cost(const TensorCore& core, const MatrixTile& tile, const Mat
   MatrixCost c;
   int64_t registers[3];
   for (size_t i = 0; i < 3; i++) registers[i] = fragment_registers(core.layout[i]);
-  const int64_t tiles = tile.tiles[0] * tile.tiles[1], warps = tile.warps[0] * tile.warps[1];
+  const int64_t tiles = tile.tiles[0] * tile.tiles[1], teams = tile.warps[0] * tile.warps[1];
   c.registers = tiles * registers[2] + tile.tiles[0] * registers[0] + tile.tiles[1] * registers[1] + kAddresses;
   const int64_t rows = tile.warps[0] * tile.tiles[0] * core.m, columns = tile.warps[1] * tile.tiles[1] * core.n,
                 words = tile.steps * core.words();
-  c.shared_bytes = 2 * (rows + columns) * panel_row_elements(words, 4) * 4;  // a step is filled, another one read
+  // A step is filled, another one read; of what instructions read from memory two are filled, and two are read.
+  const int64_t row = core.reads_memory() ? words : panel_row_elements(words, kWordBytes),
+                step = (rows + columns) * row * kWordBytes;
+  const bool ahead = core.reads_memory() && panel_steps_ahead() * step <= gpu.shared_bytes - kOfSystem;
+  c.shared_bytes = (ahead ? panel_steps_ahead() : 2) * step;
   if (c.registers > gpu.registers_each) return c;
-  const int64_t threads = warps * core.threads;
+  const int64_t threads = teams * core.threads, warps = parts(threads, gpu.warp);
   c.groups_at_once =
       std::min({gpu.shared_bytes / c.shared_bytes, gpu.registers / (c.registers * threads), gpu.warps / warps});
   if (c.groups_at_once < 1) return c;
@@ -55,14 +77,16 @@ MatrixCost matrix_cost(const TensorCore& core, const MatrixTile& tile, const Mat
   const auto turns = static_cast<double>(parts(shape.words, words));
   // A unit computes its groups; a last wave that fills a part of the units takes as long as a full one.
   const double own = std::ceil(groups / gpu.units);
-  const double products = turns * static_cast<double>(warps * tiles * tile.steps);
-  const double fragments =
-      turns * static_cast<double>(warps * tile.steps * (tile.tiles[0] * registers[0] + tile.tiles[1] * registers[1]));
-  const double panel = turns * static_cast<double>((rows + columns) * words * 4);
+  const Operands operands = operands_of(core, tile);
+  const double products = turns * static_cast<double>(teams * tiles * tile.steps);
+  const double steps = turns * static_cast<double>(warps * tile.steps);
+  const double panel = turns * static_cast<double>((rows + columns) * words * kWordBytes);
   c.matrix = own * products * gpu.clocks(core);
-  c.shared = own * (fragments * core.threads * 4 + panel) / gpu.shared;
+  c.shared = own * (turns * static_cast<double>(teams * tile.steps) * operands.bytes + panel) / gpu.shared;
   c.l2 = own * panel / gpu.l2;
-  c.issue = own * (products + fragments + panel / (8 * core.threads) + turns * static_cast<double>(warps) * kTurn) /
+  c.issue = own *
+            (steps * (static_cast<double>(tiles) + operands.loads) + panel / (8 * gpu.warp) +
+             turns * static_cast<double>(warps) * kTurn) /
             gpu.schedulers;
   c.memory = memory_bytes / gpu.memory * gpu.clock;
   // Few warps do not hide what they wait for.
@@ -70,8 +94,8 @@ MatrixCost matrix_cost(const TensorCore& core, const MatrixTile& tile, const Mat
       std::min(1.0, static_cast<double>(std::min<int64_t>(c.groups_at_once, static_cast<int64_t>(own)) * warps) /
                         gpu.schedulers);
   const double longest = std::max({c.matrix, c.shared, c.l2, c.issue});
-  // Other groups of the unit run while one waits.
-  c.wait = own * turns * kWait / static_cast<double>(c.groups_at_once);
+  // Other groups of the unit run while one waits, or products of the step before.
+  c.wait = ahead ? 0 : own * turns * kWait / static_cast<double>(c.groups_at_once);
   c.clocks = (longest + kInTurn * (c.matrix + c.shared + c.l2 + c.issue - longest) + c.wait) / hidden;
   c.clocks = std::max(c.clocks, c.memory) + kLaunch;
   const double all = static_cast<double>(shape.rows * shape.columns * shape.products) *
@@ -115,6 +139,7 @@ class MatrixPlanner {
       if (size(f_.rows) % (t.warps[0] * t.tiles[0]) || size(f_.columns) % (t.warps[1] * t.tiles[1]) ||
           size(f_.words) % t.steps || threads > target.group_threads)
         return;
+      if (f_.core->reads_memory() && size(f_.words) == t.steps) return;  // no loop that would stage operands
       const MatrixCost c = matrix_cost(*f_.core, t, s, gpu, bytes);
       if (!c.groups_at_once || c.shared_bytes > target.shared_bytes) return;
       if (!best || c.clocks < best->second) best = {t, c.clocks};
@@ -153,7 +178,6 @@ class MatrixPlanner {
 bool plan_matrices(KernelAxes& kernel, const CodegenOptions& options) {
   if (options.tensor_cores <= 0 || !kernel.applied().empty()) return false;
   std::optional<KernelAxes> best;
-  MatrixTile tile;
   double least = INFINITY;
   for (const auto& [range, number] :
        tensor_core_choices(kernel.sink(), kernel.renderer(), options.tensor_cores, options.tensor_core)) {
@@ -163,13 +187,13 @@ bool plan_matrices(KernelAxes& kernel, const CodegenOptions& options) {
     k.apply({OptOp::kTc, axis, number});
     const auto found = MatrixPlanner(k).best();
     if (!found || found->second >= least) continue;
-    std::tie(tile, least) = *found;
+    MatrixPlanner(k).apply(found->first);
+    if (k.fragment().core->reads_memory() && k.stages().size() < 2) continue;  // some operand can't be staged
+    least = found->second;
     best.emplace(std::move(k));
   }
-  if (!best) return false;
-  kernel = std::move(*best);
-  MatrixPlanner(kernel).apply(tile);
-  return true;
+  if (best) kernel = std::move(*best);
+  return best.has_value();
 }
 
 }  // namespace tg

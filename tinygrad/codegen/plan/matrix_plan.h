@@ -7,7 +7,7 @@
 namespace tg {
 
 /// How the results of a product are divided: a group has `warps` along rows and columns, a warp `tiles` of an
-/// instruction along each, and the group's memory holds `steps` instructions of the sum.
+/// instruction along each, and the group's memory holds `steps` instructions of the sum, two or four times.
 struct MatrixTile {
   int64_t warps[2] = {1, 1}, tiles[2] = {1, 1}, steps = 1;
 };

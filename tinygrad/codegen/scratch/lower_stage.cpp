@@ -9,7 +9,9 @@
 #include "tinygrad/codegen/scratch/panel.h"
 #include "tinygrad/codegen/scratch/stage.h"
 #include "tinygrad/codegen/scratch/window.h"
+#include "tinygrad/target/shared_matrix.h"
 #include "tinygrad/uop/affine.h"
+#include "tinygrad/uop/barriers.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/fold.h"
 #include "tinygrad/uop/loop_ranges.h"
@@ -17,6 +19,9 @@
 
 namespace tg {
 namespace {
+constexpr int64_t kSteps =
+    4;  // of the sum, in memory at a time where instructions read it: where a loop is written out
+        // four times, each iteration has a place of its own
 constexpr int64_t kTurns = 8;  // of a thread that fills a tile: that many loads are in flight together
 
 /// The memory of an operand of matrix instructions, in rows with padding behind each: along the sum, or across it where
@@ -25,10 +30,15 @@ struct FragmentPanel {
   UOps rows, columns;  ///< ranges, outermost first
   UOps loops;          ///< those of `rows` that are loops of the sum
   int64_t words = 1, stride, count = 1;
-  bool across = false;  ///< columns are those of the result
+  bool across = false;    ///< columns are those of the result
+  bool matrices = false;  ///< rows are cut into parts of 128 bytes, for instructions that read them from memory
 
-  explicit FragmentPanel(UOp stage) : FragmentPanel(stage.src(0), stage.srcs().subspan(1)) {}
-  FragmentPanel(UOp value, std::span<const UOp> over) {
+  FragmentPanel(UOp stage, bool in_matrices) : FragmentPanel(stage.src(0), stage.srcs().subspan(1), in_matrices) {}
+  FragmentPanel(UOp value, std::span<const UOp> over, bool in_matrices) : matrices(in_matrices) {
+    if (matrices) {
+      find_matrices(value, over);
+      return;
+    }
     for (UOp x : over) {
       const bool loop = is_loop(x) && axis_type(x) == AxisType::kReduce;
       (loop ? loops : axis_type(x) == AxisType::kUnroll ? columns : rows).push_back(x);
@@ -53,6 +63,20 @@ struct FragmentPanel {
     for (UOp x : ranges) n *= constant_size(x);
     return n;
   }
+  /// Takes the ranges as they come: columns are the last ones that are all of the sum, or none of it.
+  void find_matrices(UOp value, std::span<const UOp> over) {
+    auto is_column = [&](UOp x) { return (axis_type(x) == AxisType::kUnroll) != across; };
+    across = axis_type(over.back()) != AxisType::kUnroll;
+    for (UOp x : over) {
+      if (axis_type(x) == AxisType::kReduce) loops.push_back(x);
+      (axis_type(x) != AxisType::kReduce && is_column(x) ? columns : rows).push_back(x);
+    }
+    words = size_of(columns);
+    count = size_of(rows);
+    stride = kMatrixRow / value.dtype().itemsize();
+    TG_ASSERT(words % stride == 0 && count % kMatrixRows == 0, "no matrices of ", count, " rows and ", words,
+              " columns: ", value);
+  }
   /// True for elements that memory has side by side across the sum.
   bool is_across(UOp value) const {
     if (!value.is(Ops::LOAD)) return false;
@@ -60,7 +84,7 @@ struct FragmentPanel {
     auto adjacent = [&](UOp x) { return index.coefficient(x) == 1; };
     return std::none_of(columns.begin(), columns.end(), adjacent) && std::any_of(rows.begin(), rows.end(), adjacent);
   }
-  int64_t size() const { return count * stride; }
+  int64_t size() const { return matrices ? count * words : count * stride; }
   UOps over() const {
     UOps all = rows;
     all.insert(all.end(), columns.begin(), columns.end());
@@ -77,6 +101,45 @@ struct FragmentPanel {
   }
 };
 
+/// Returns the sum of coordinates by the steps of ranges that follow each other, the last one by 1.
+UOp packed_index(const UOps& ranges, std::span<const UOp> coordinates) {
+  std::vector<int64_t> steps(ranges.size(), 1);
+  for (size_t i = ranges.size(); i-- > 1;) steps[i - 1] = steps[i] * constant_size(ranges[i]);
+  return scratch_index(steps, UOps(coordinates.begin(), coordinates.end()));
+}
+UOp quotient(UOp v, int64_t n) { return UOp::alu(Ops::FLOORDIV, {v, UOp::constant(n)}); }
+UOp rest(UOp v, int64_t n) { return UOp::alu(Ops::FLOORMOD, {v, UOp::constant(n)}); }
+
+/// Returns the element of a panel of matrices in part `part` of 16 bytes of the columns, counted through all parts of
+/// 128 bytes: parts are exchanged by the number of the row.
+UOp matrix_element(const FragmentPanel& p, UOp row, UOp part, UOp within) {
+  const int64_t parts = kMatrixRow / kMatrixPart, each = p.stride / parts;
+  const UOp line = fold_add(fold_mul(quotient(part, parts), p.count), row),
+            exchanged = UOp::alu(Ops::XOR, {rest(part, parts), rest(row, kMatrixRows)});
+  return fold_add(fold_add(fold_mul(line, p.stride), fold_mul(exchanged, each)), within);
+}
+
+/// Returns where a panel has an element. `lane`: of 16 bytes that are moved at once, the last coordinate is the number
+/// of these then; empty: it is that of an element.
+UOp panel_index(const FragmentPanel& p, const UOps& coordinates, UOp lane = {}) {
+  if (!p.matrices) return scratch_index(p.steps(), coordinates);
+  const std::span<const UOp> all = coordinates;
+  const UOp row = packed_index(p.rows, all.first(p.rows.size()));
+  if (lane) return matrix_element(p, row, coordinates.back(), lane);
+  const UOp column = packed_index(p.columns, all.subspan(p.rows.size()));
+  const int64_t part = p.stride * kMatrixPart / kMatrixRow;
+  return matrix_element(p, row, quotient(column, part), rest(column, part));
+}
+
+/// Returns where a panel has the first element of a matrix: that of a row whose parts are as they come.
+UOp corner_index(const FragmentPanel& p, const UOps& coordinates) {
+  const std::span<const UOp> all = coordinates;
+  const UOp row = packed_index(p.rows, all.first(p.rows.size())),
+            column = packed_index(p.columns, all.subspan(p.rows.size()));
+  return fold_add(fold_mul(fold_add(fold_mul(quotient(column, p.stride), p.count), row), p.stride),
+                  rest(column, p.stride));
+}
+
 /// What the rules know of the kernel besides the node.
 struct Lowering {
   KernelContext& names;
@@ -84,15 +147,14 @@ struct Lowering {
   UOp lane;                                               ///< the range of the kernel's lanes; empty: there are none
   UOps threads;                                           ///< the ranges of a workgroup, outermost first
   UOps fragments;                                         ///< STAGEs that hold operands of matrix instructions
+  UOps matrices{};                                        ///< those that are read from memory by the instructions
   std::unordered_map<UOp, std::pair<UOp, UOp>> filled{};  ///< by STAGE: their memory, and where a step begins
   bool doubled = false;  ///< they have room for two steps of the sum: one is filled while the other is read
+  bool ahead = false;    ///< instructions read them, and they have room for kSteps
 
   Lowering(UOp sink, KernelContext& n, const Target& t) : names(n), target(t) {
     for (UOp u : sink.toposort()) {
-      if (is_shared_product(u))
-        for (UOp operand : u.srcs().first(2))
-          for (UOp read : operand.toposort())
-            if (reads_stage(read)) add_once(fragments, read.src(0).src(0));
+      if (is_shared_product(u)) add_operands(u);
       if (!u.is(Ops::RANGE)) continue;
       const AxisType type = axis_type(u);
       if (type == AxisType::kVector && !lane) lane = u;
@@ -100,9 +162,19 @@ struct Lowering {
     }
     std::sort(threads.begin(), threads.end(), nests_before);
     int64_t bytes = 0;
-    for (UOp f : fragments) bytes += FragmentPanel(f).size() * f.dtype().itemsize();
+    for (UOp f : fragments) bytes += panel_of(f).size() * f.dtype().itemsize();
     doubled = 2 * bytes <= target.shared_bytes;
+    ahead = !matrices.empty() && matrices.size() == fragments.size() && kSteps * bytes <= target.shared_bytes;
   }
+  void add_operands(UOp product) {
+    for (UOp operand : product.srcs().first(2))
+      for (UOp read : operand.toposort()) {
+        if (!reads_stage(read)) continue;
+        add_once(fragments, read.src(0).src(0));
+        if (is_matrix_in_memory(operand)) add_once(matrices, read.src(0).src(0));
+      }
+  }
+  FragmentPanel panel_of(UOp stage) const { return {stage, contains(matrices, stage)}; }
   int64_t lanes() const { return lane ? constant_size(lane) : 0; }
 };
 
@@ -240,17 +312,20 @@ UOp fill_fragments(UOp value, const FragmentPanel& p, const Filling& f, Lowering
     sizes.back() = p.words / each;
   }
   UOps coordinates = coordinates_of(share.element, value, over, sizes);
+  UOp index;
   if (each > 1) {
     const UOp lane = c.names.range(each, AxisType::kVector);
     for (size_t i = p.rows.size(); i < over.size(); i++)
       if (sizes[i] == 1) coordinates[i] = UOp::constant(int64_t{0});
-    coordinates.back() = fold_add(fold_mul(coordinates.back(), each), lane);
     share.loops.push_back(lane);
+    index = p.matrices ? panel_index(p, coordinates, lane) : UOp();
+    coordinates.back() = fold_add(fold_mul(coordinates.back(), each), lane);
   }
+  if (!index) index = panel_index(p, coordinates);
   std::vector<std::pair<UOp, UOp>> map;
   for (size_t i = 0; i < over.size(); i++) map.push_back({over[i], coordinates[i]});
   if (f.at) map.push_back({f.loop, f.at});
-  UOp filled = value.substitute(map), index = scratch_index(p.steps(), coordinates), gate = f.gate;
+  UOp filled = value.substitute(map), gate = f.gate;
   if (f.offset) index = fold_add(index, f.offset);
   if (share.beyond) gate = gate ? gate & (share.element < size) : share.element < size;
   if (gate) {
@@ -283,18 +358,71 @@ std::pair<UOp, UOp> filled_fragments(UOp stage, const FragmentPanel& p, Lowering
   return {memory.after({filled}), half(loop)};
 }
 
+/// Returns the loop of a sum that fills panels of matrices some steps ahead; empty: there are too few steps, or several
+/// loops.
+UOp loop_ahead(const Lowering& c) {
+  UOp loop;
+  for (UOp stage : c.matrices)
+    for (UOp x : ranges_of(stage)) {
+      if (axis_type(x) != AxisType::kReduce) continue;
+      if (loop && loop != x) return {};
+      loop = x;
+    }
+  return c.ahead && loop && constant_size(loop) >= kSteps ? loop : UOp();
+}
+
+UOp after(UOp memory, const UOps& effects) {
+  UOps src{memory};
+  src.insert(src.end(), effects.begin(), effects.end());
+  return effects.empty() ? memory : UOp::make(Ops::AFTER, memory.dtype(), src);
+}
+
+/// Fills all panels of matrices, each with kSteps steps of the sum. The copies of a step are a group. Two groups are
+/// under way while the instructions of one step run and those of the next are started: what an iteration fills was read
+/// two iterations before.
+void fill_ahead(UOp loop, Lowering& c) {
+  constexpr int64_t kAhead = kSteps - 2;
+  struct Panel {
+    UOp stage, memory;
+    FragmentPanel form;
+  };
+  std::vector<Panel> panels;
+  for (UOp stage : c.matrices) {
+    const FragmentPanel form = c.panel_of(stage);
+    panels.push_back({stage, c.names.scratch(stage.dtype(), kSteps * form.size()), form});
+  }
+  auto step_of = [](UOp i, const FragmentPanel& p) { return fold_mul(rest(i, kSteps), p.size()); };
+  auto fill = [&](UOp at, const UOps& behind, UOp gate) {
+    UOps filled;
+    for (const Panel& p : panels)
+      filled.push_back(fill_fragments(
+          p.stage.src(0), p.form,
+          {.memory = after(p.memory, behind), .offset = step_of(at, p.form), .loop = loop, .at = at, .gate = gate}, c));
+    return end_copies(filled);
+  };
+  UOps behind;
+  for (int64_t i = 0; i < kAhead; i++) behind = {fill(UOp::constant(i), behind, {})};
+  behind.push_back(wait_for_copies(loop, kAhead - 1));
+  const UOp filled = fill(loop + ConstValue(kAhead), behind, loop < constant_size(loop) - kAhead);
+  for (const Panel& p : panels) c.filled.emplace(p.stage, std::pair(p.memory.after({filled}), step_of(loop, p.form)));
+}
+
 /// Lowers a read of an operand of matrix instructions.
 UOp lower_fragments(UOp read, Lowering& c) {
   const StageRead r(read);
-  const FragmentPanel p(r.stage);
+  const FragmentPanel p = c.panel_of(r.stage);
   auto known = c.filled.find(r.stage);
+  if (const UOp loop = known == c.filled.end() && p.matrices ? loop_ahead(c) : UOp()) {
+    fill_ahead(loop, c);
+    known = c.filled.find(r.stage);
+  }
   if (known == c.filled.end()) known = c.filled.emplace(r.stage, filled_fragments(r.stage, p, c)).first;
   const auto& [memory, offset] = known->second;
   const UOps over = p.over();
   UOps at(over.size());
   for (size_t i = 0; i < over.size(); i++)
     at[i] = r.coordinates[static_cast<size_t>(std::find(r.over.begin(), r.over.end(), over[i]) - r.over.begin())];
-  const UOp index = scratch_index(p.steps(), at);
+  const UOp index = p.matrices ? corner_index(p, at) : scratch_index(p.steps(), at);
   return memory.index({offset ? fold_add(index, offset) : index}).load();
 }
 
@@ -335,9 +463,14 @@ const PatternMatcher<>& pm_lower_stages() {
 
 int64_t panel_row_elements(int64_t words, int itemsize) { return words + 16 / itemsize; }
 
+int64_t panel_steps_ahead() { return kSteps; }
+
 bool is_copied_across(UOp load, const UOps& over, const Target& target) {
-  const FragmentPanel p(load, over);
+  const FragmentPanel p(load, over, false);
   return p.across && elements_of_copy(load, p, target) > 1;
+}
+bool is_copied_in_rows(UOp load, const UOps& over, const Target& target) {
+  return elements_of_copy(load, {load, over, true}, target) > 1;
 }
 
 UOp lower_stages(UOp sink, KernelContext& names, const Target& target) {
@@ -348,7 +481,7 @@ UOp lower_stages(UOp sink, KernelContext& names, const Target& target) {
 UOp join_barriers(UOp sink) {
   std::vector<std::pair<UOps, UOps>> groups;  // loops around barriers, the barriers
   for (UOp u : sink.toposort()) {
-    if (!u.is(Ops::BARRIER) || u.src(0).is(Ops::RANGE)) continue;
+    if (!u.is(Ops::BARRIER) || u.src(0).is(Ops::RANGE) || u.arg_kind() != ArgKind::kNone) continue;
     UOps around;
     for (UOp r : ranges_of(u))
       if (is_loop(r) && axis_type(r) == AxisType::kReduce) around.push_back(r);

@@ -11,9 +11,15 @@ UOp lower_stages(UOp sink, KernelContext& names, const Target& target);
 /// Returns the elements from one row of an operand of matrix instructions to the next: 16 bytes more than it has, so
 /// that rows stay aligned and eight of them begin in eight different banks.
 int64_t panel_row_elements(int64_t words, int itemsize);
+/// Returns how many steps of a sum panels have that matrix instructions read from memory, where there is room: some are
+/// copied while others are read.
+int64_t panel_steps_ahead();
 /// True where a panel for matrix instructions holds the elements of `load` as memory has them, across the sum, and is
 /// filled by copies of 16 bytes. `over`: the ranges of the panel, those of the sum UNROLL.
 bool is_copied_across(UOp load, const UOps& over, const Target& target);
+/// The same for a panel of whole matrices (target/shared_matrix.h): `over` in the order it has them, those of the sum
+/// first.
+bool is_copied_in_rows(UOp load, const UOps& over, const Target& target);
 /// Gives panels that are filled in the same loop one barrier behind all of them.
 UOp join_barriers(UOp sink);
 

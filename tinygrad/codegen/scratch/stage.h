@@ -25,6 +25,8 @@ struct StageRead {
 bool reads_stage(UOp u);
 /// True for a product that threads share, before it is expanded: WMMA(a, b, register, registers of a, of b).
 bool is_shared_product(UOp u);
+/// True for CUSTOMI(LOAD), the descriptor of a matrix that a product reads from memory (target/shared_matrix.h).
+bool is_matrix_in_memory(UOp u);
 /// True for the STAGE of a window (codegen/scratch/window.h).
 bool is_window(UOp u);
 

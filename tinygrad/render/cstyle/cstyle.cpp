@@ -8,6 +8,8 @@
 
 #include "tinygrad/base/contains.h"
 #include "tinygrad/render/cstyle/cstyle_writer.h"
+#include "tinygrad/target/shared_matrix.h"
+#include "tinygrad/uop/barriers.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/memory_ops.h"
 #include "tinygrad/uop/variables.h"
@@ -310,7 +312,7 @@ void CStyleWriter::count_uses() {
       }
     }
     loop_of[static_cast<size_t>(view_.position(u))] = now;
-    if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM) || is_matrix_load(u)) count_access(u, count);
+    if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM) || is_matrix_access(u)) count_access(u, count);
     else if (u.is(Ops::RANGE)) {
       if (is_lane(u)) continue;
       count(u.src(0), false);
@@ -348,6 +350,7 @@ CStyleWriter::CStyleWriter(const Program& p, const Target& target, const CStyle&
   for (const Inst& in : view_.insts()) {
     UOp u = in.u;
     const size_t at = static_cast<size_t>(view_.position(u));
+    reads_matrices_ |= is_matrix_descriptor(u);
     if (u.is(Ops::BUFFER)) plain_[at] = u.arg<ParamArg>().addrspace == AddrSpace::kReg;
     if (u.in(Ops::LOAD | Ops::STORE)) {
       const MemAccess a = view_.access(u.src(0));
@@ -470,6 +473,11 @@ void CStyleWriter::declare_grid_parameters(const UOps& params, const std::vector
 }
 
 /// Declares one block for all memory of the group, where that is more than declarations may have; false: it is not.
+/// Returns text behind a declaration of the memory of a group: instructions that read it take addresses apart.
+std::string CStyleWriter::scratch_alignment() const {
+  return reads_matrices_ ? str(" __attribute__((aligned(", kMatrixAlignment, ")))") : std::string(style_.aligned);
+}
+
 bool CStyleWriter::declare_group_memory() {
   if (style_.host_entry || !style_.static_scratch) return false;
   int64_t bytes = 0;
@@ -477,7 +485,7 @@ bool CStyleWriter::declare_group_memory() {
     if (in.u.is(Ops::BUFFER) && in.u.arg<ParamArg>().addrspace == AddrSpace::kLocal)
       bytes += (storage_size(in.u) * in.u.dtype().itemsize() + 15) / 16 * 16;
   if (bytes <= style_.static_scratch) return false;
-  line(str("extern ", style_.scratch, memory_type(dtypes::uint8), " group_memory[]", style_.aligned, ";"));
+  line(str("extern ", style_.scratch, memory_type(dtypes::uint8), " group_memory[]", scratch_alignment(), ";"));
   return true;
 }
 
@@ -519,7 +527,8 @@ void CStyleWriter::declare_buffers() {
         offset += (n * u.dtype().itemsize() + 15) / 16 * 16;
         continue;
       }
-      line(str(shared ? style_.scratch : "", t, " ", name, "[", n, "]", style_.aligned, ";"));
+      line(str(shared ? style_.scratch : "", t, " ", name, "[", n, "]",
+               shared ? scratch_alignment() : std::string(style_.aligned), ";"));
     }
   }
 }
@@ -584,6 +593,19 @@ void CStyleWriter::element(UOp u) {
       own ? str(name, "_", u.int_arg()) : str(name, "[", u.int_arg(), "]"), kPostfix, true, {}};
 }
 
+void CStyleWriter::barrier(UOp u) {
+  TG_ASSERT(!style_.barrier.empty(), "a BARRIER in a language without groups");
+  if (ends_copies(u)) {
+    if (copies_later_) line(std::string(style_.copy_end));
+    return;
+  }
+  const int64_t n = copies_under_way(u);
+  if (copies_later_ && n < 0) line(std::string(style_.copy_wait));
+  if (copies_later_ && n >= 0) line(filled_in(style_.copy_wait_but, {{'n', std::to_string(n)}}));
+  if (reads_matrices_) line(std::string(style_.matrix_fence));
+  line(std::string(style_.barrier));
+}
+
 void CStyleWriter::instruction(const Inst& in) {
   UOp u = in.u;
   switch (u.op()) {
@@ -597,10 +619,7 @@ void CStyleWriter::instruction(const Inst& in) {
     case Ops::PARAM:
     case Ops::BUFFER: return;  // declared
     case Ops::SPECIAL: return grid_index(u);
-    case Ops::BARRIER:
-      TG_ASSERT(!style_.barrier.empty(), "a BARRIER in a language without groups");
-      if (copies_later_) line(std::string(style_.copy_wait));
-      return line(std::string(style_.barrier));
+    case Ops::BARRIER: return is_wait_for_products(u) ? wait_for_products(u) : barrier(u);
     case Ops::RANGE:
       if (!is_lane(u)) return open_loop(u);
       if (in.lanes > 1 && in.need_value) {
@@ -615,7 +634,8 @@ void CStyleWriter::instruction(const Inst& in) {
     case Ops::STORE: return store(u);
     case Ops::CUSTOM: return prefetch(u);
     case Ops::REDUCE: return reduce(in);
-    case Ops::CUSTOMI: return is_matrix_load(u) ? matrix_load(u) : shuffle(u);
+    case Ops::CUSTOMI:
+      return is_matrix_load(u) ? matrix_load(u) : is_matrix_descriptor(u) ? matrix_descriptor(u) : shuffle(u);
     case Ops::WMMA: return u.nsrc() > 3 ? product(u) : arithmetic(in);
     case Ops::GETTUPLE: return element(u);
     default: TG_ASSERT(u.in(groups::kElementwise), "C does not know ", u); return arithmetic(in);
@@ -653,6 +673,7 @@ std::string CStyleWriter::declared_types() const {
 std::string CStyleWriter::write() {
   declare_parameters();
   declare_buffers();
+  declare_matrices();
   kernel_at_ = body_.size();
   for (const Inst& in : view_.insts()) instruction(in);
   TG_ASSERT(loops_.empty(), "a loop without END: ", loops_.back().range);

@@ -1,5 +1,8 @@
 /// \file C-like languages: matrix instructions that threads share, and what they give each other.
+#include <algorithm>
+
 #include "tinygrad/render/cstyle/cstyle_writer.h"
+#include "tinygrad/target/shared_matrix.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
@@ -48,6 +51,33 @@ void CStyleWriter::matrix_load(UOp u) {
            n, "];\" : ", outputs, " : \"r\"((unsigned)__cvta_generic_to_shared(", at, ")) : \"memory\");"));
 }
 
+/// Declares the descriptors of what begins with the group's memory: all others are some units of 16 bytes further.
+void CStyleWriter::declare_matrices() {
+  for (const Inst& in : view_.insts()) {
+    if (!is_matrix_descriptor(in.u)) continue;
+    TG_ASSERT(style_.matrices == MatrixSyntax::kAssembly, "a matrix in memory in a language without: ", in.u);
+    const std::string text = first_matrix(in.u);
+    if (std::any_of(matrices_.begin(), matrices_.end(), [&](const auto& m) { return m.first == text; })) continue;
+    matrices_.emplace_back(text, fresh("matrices"));
+    line(str("const ", scalar(dtypes::uint64), " ", matrices_.back().second, " = ", text, ";"));
+  }
+}
+std::string CStyleWriter::first_matrix(UOp u) const {
+  const MemAccess a = view_.access(u.src(0));
+  return str("(unsigned)__cvta_generic_to_shared(", storage_[static_cast<size_t>(view_.position(a.base))], ") / ",
+             kMatrixPart, " | ", SharedMatrix::from_text(u.arg<std::string>()).descriptor(0), "u", style_.long_suffix);
+}
+/// Writes the descriptor of a matrix in memory.
+void CStyleWriter::matrix_descriptor(UOp u) {
+  const MemAccess a = view_.access(u.src(0));
+  const std::string text = first_matrix(u);
+  const auto first = std::find_if(matrices_.begin(), matrices_.end(), [&](const auto& m) { return m.first == text; });
+  const Expr index = value(a.index, 1);
+  const int64_t each = kMatrixPart / a.base.dtype().itemsize();
+  define(u, false, join(str(first->second, " + (unsigned)", wrap(index, kPostfix), " / ", each, "u"), kAdd, {&index}),
+         scalar(dtypes::uint64));
+}
+
 /// Writes one instruction; its result gets names of its own.
 void CStyleWriter::product(UOp u) {
   const TensorCore* core = find_tensor_core(u.arg<std::string>());
@@ -55,6 +85,7 @@ void CStyleWriter::product(UOp u) {
   std::vector<std::string> operands;
   for (UOp s : u.srcs()) operands.push_back(value(s, 1).text);
   const std::string name = storage_[static_cast<size_t>(view_.position(u))] = fresh("product");
+  if (core->reads_memory()) return product_of_memory(u, *core, name, operands);
   switch (style_.matrices) {
     case MatrixSyntax::kAssembly: return product_in_assembly(*core, name, operands, u.dtype());
     case MatrixSyntax::kFunction: return product_by_function(*core, name, operands, u.dtype());
@@ -82,6 +113,40 @@ void CStyleWriter::product_in_assembly(const TensorCore& core, const std::string
   line(declared + ";");
   line(str("asm(\"", core.text, " ", numbered(0, c), ", ", numbered(c, a), ", ", numbered(c + a, b), ", ",
            numbered(0, c), ";\" : ", outputs, " : ", inputs, ");"));
+}
+
+/// Writes an instruction that reads its factors from memory, and is done later: what has stored to its registers comes
+/// first (wgmma.fence), and until the next wait nothing else may use them.
+void CStyleWriter::product_of_memory(UOp u, const TensorCore& core, const std::string& name,
+                                     const std::vector<std::string>& operands) {
+  TG_ASSERT(style_.matrices == MatrixSyntax::kAssembly, "a product of memory in a language without: ", u);
+  const auto c = static_cast<int>(operands.size()) - 2;
+  std::string declared = scalar(u.dtype()) + " ", outputs;
+  for (int i = 0; i < c; i++) {
+    const std::string own = str(name, "_", i);
+    declared += str(i ? ", " : "", own, " = ", operands[static_cast<size_t>(i) + 2]);
+    outputs += str(i ? ", " : "", "\"+", u.dtype().is_float() ? "f" : "r", "\"(", own, ")");
+  }
+  line(declared + ";");
+  // Factors are not negated; those of 16 bits may lie across the sum.
+  std::string signs = core.out.is_float() ? ", 1, 1" : "";
+  if (core.a.itemsize() == 2)
+    for (size_t i = 0; i < 2; i++) signs += SharedMatrix::from_text(u.src(i).arg<std::string>()).across ? ", 1" : ", 0";
+  line(str("asm volatile(\"{.reg .pred adds; setp.eq.u32 adds, 0, 0; ",
+           products_run_ ? "" : "wgmma.fence.sync.aligned; ", core.text, " ", numbered(0, c), ", %", c, ", %", c + 1,
+           ", adds", signs, ";}\" : ", outputs, " : \"l\"(", operands[0], "), \"l\"(", operands[1],
+           ") : \"memory\");"));
+  products_run_ = true;
+}
+
+/// Ends a group of instructions that read memory, and waits until at most n groups are under way. What is done later
+/// finds the registers as they are then: the compiler sees no other reason to wait.
+void CStyleWriter::wait_for_products(UOp u) {
+  line("asm volatile(\"wgmma.commit_group.sync.aligned;\" : : : \"memory\");");
+  line(str("asm volatile(\"wgmma.wait_group.sync.aligned ", u.int_arg(), ";\" : : : \"memory\");"));
+  for (const std::string& r : running_) line("asm volatile(\"\" : " + r + " : : \"memory\");");
+  running_.clear();
+  products_run_ = false;
 }
 
 /// Returns the name of a vector of n elements.

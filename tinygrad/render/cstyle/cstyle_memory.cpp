@@ -220,6 +220,7 @@ void CStyleWriter::store(UOp u) {
   if (in_register(a.base)) {
     settle(view_.position(a.base));
     if (gated) v = choose(gate, v, {name, kPostfix, true, {}});
+    if (products_run_) running_.push_back(str("\"+", d.is_float() ? "f" : "r", "\"(", name, ")"));
     return line(name + " = " + v.text + ";");
   }
   const std::string before = gated && !vector_gate ? "if (" + gate.text + ") " : "";

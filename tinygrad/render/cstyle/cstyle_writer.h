@@ -139,6 +139,14 @@ class CStyleWriter {
   void product(UOp u);
   void shuffle(UOp u);
   void matrix_load(UOp u);
+  void declare_matrices();
+  std::string first_matrix(UOp u) const;
+  void matrix_descriptor(UOp u);
+  void product_of_memory(UOp u, const TensorCore& core, const std::string& name,
+                         const std::vector<std::string>& operands);
+  void wait_for_products(UOp u);
+  void barrier(UOp u);
+  std::string scratch_alignment() const;
   void product_in_assembly(const TensorCore& core, const std::string& name, const std::vector<std::string>& operands,
                            DType d);
   void product_by_function(const TensorCore& core, const std::string& name, const std::vector<std::string>& operands,
@@ -234,6 +242,10 @@ class CStyleWriter {
   std::vector<std::string> run_names_;  // by position of the first member: the variable that holds what was loaded
   size_t kernel_at_ = 0;                // where the body begins behind its declarations
   bool threaded_ = false, words_ = false, copies_later_ = false, images_ = false;
+  bool reads_matrices_ = false;       // some instruction reads matrices from the memory of the group
+  bool products_run_ = false;         // some of them have been started since the last wait
+  std::vector<std::string> running_;  // operands of assembly: the registers that they still write
+  std::vector<std::pair<std::string, std::string>> matrices_;  // first descriptors of memory, and their names
   std::vector<std::pair<std::string, int>> counters_;
 };
 

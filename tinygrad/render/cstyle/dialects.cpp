@@ -138,6 +138,9 @@ constexpr CStyle make_cuda() {
   s.kept_pointer = R"(asm("" : "+l"($p));)";
   s.unrolled = 4;
   s.copy_wait = R"(asm volatile("cp.async.wait_all;" : : : "memory");)";
+  s.copy_end = R"(asm volatile("cp.async.commit_group;" : : : "memory");)";
+  s.copy_wait_but = R"(asm volatile("cp.async.wait_group $n;" : : : "memory");)";
+  s.matrix_fence = R"(asm volatile("fence.proxy.async.shared::cta;" : : : "memory");)";
   return s;
 }
 
