@@ -61,8 +61,10 @@ class Expander {
     uint32_t limit = 0;
     for (UOp u : order) limit = std::max(limit, u.id() + 1);
     slots_.resize(limit);
-    for (UOp u : order)
+    for (UOp u : order) {
       if (is_unrolled(u)) unrolled_.push_back(u);
+      if (is_buffer_in(u, AddrSpace::kReg)) registers_ = std::max(registers_, u.arg<ParamArg>().slot + 1);
+    }
     std::sort(unrolled_.begin(), unrolled_.end(), nests_before);
     TG_ASSERT(unrolled_.size() <= 64, "a kernel with ", unrolled_.size(), " unrolled ranges");
     for (UOp u : unrolled_) sizes_.push_back(static_cast<uint32_t>(u.src(0).const_int()));
