@@ -1,10 +1,12 @@
 /// \file Attention by groups of threads: the values of all its forms by the interpreter.
 #include <gtest/gtest.h>
 
+#include "offline/disassembly.h"
 #include "offline/run_groups.h"
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/nvrtc_compiler.h"
 #include "tinygrad/runtime/wgsl_compiler.h"
+#include "tinygrad/uop/eval.h"
 #include "unit/attention_kernels.h"
 
 namespace tg {
@@ -19,29 +21,37 @@ Target with_shuffles(int64_t threads = 1024) {
 }
 Target without_shuffles() { return wgsl_target(""); }
 
-/// Compiles and runs a kernel of float32 numbers, all of whose memory is random; `change` alters it before.
+/// Compiles and runs a kernel whose memory is random; `change` alters it before.
 Memory run(const KernelPtr& k, const Target& target, const CodegenOptions& o = {},
            const std::function<void(Memory&)>& change = nullptr, Memory* before = nullptr) {
   const auto p = to_program(*k, *make_renderer(target), o);
   Memory m = random_memory(*k, 3);
   if (change) change(m);
   if (before) *before = m;
-  std::vector<std::vector<float>> data;
+  std::vector<DType> types(m.size(), dtypes::float32);
+  {
+    const ArenaScope scope(*k->arena);
+    for (UOp u : k->sink.toposort())
+      if (u.is(Ops::PARAM)) types[static_cast<size_t>(u.arg<ParamArg>().slot)] = u.dtype();
+  }
+  std::vector<std::vector<uint8_t>> data;
   std::vector<void*> pointers;
-  for (const Values& v : m) {
-    auto& d = data.emplace_back();
-    for (const ConstValue& x : v) d.push_back(static_cast<float>(x.as_double()));
+  for (size_t s = 0; s < m.size(); s++) {
+    const auto item = static_cast<size_t>(types[s].itemsize());
+    auto& bytes = data.emplace_back(m[s].size() * item);
+    for (size_t i = 0; i < m[s].size(); i++) store_const(&bytes[i * item], m[s][i], types[s]);
   }
   for (auto& d : data) pointers.push_back(d.data());
   test::run_groups(p, pointers.data());
-  for (size_t i = 0; i < data[0].size(); i++) m[0][i] = ConstValue(static_cast<double>(data[0][i]));
+  for (size_t i = 0; i < m[0].size(); i++) m[0][i] = load_const(&data[0][4 * i], dtypes::float32);
   return m;
 }
 
 void check(const Sizes& n, const Target& target, const CodegenOptions& o = {},
            const std::function<void(Memory&)>& change = nullptr) {
   Memory before;
-  const Memory m = run(attention(n), target, o, change, &before);
+  const Memory m = run(attention(n, false, true), target, o, change, &before);
+  const double off = n.type == dtypes::bfloat16 ? 1e-4 : 1e-5;  // probabilities have 16 bits there
   const std::vector<double> want = expected(before, n);
   for (size_t i = 0; i < want.size(); i++) {
     const double got = m[0][i].as_double();
@@ -50,7 +60,7 @@ void check(const Sizes& n, const Target& target, const CodegenOptions& o = {},
     } else if (std::isinf(want[i])) {
       ASSERT_EQ(got, want[i]) << "element " << i;
     } else {
-      ASSERT_NEAR(got, want[i], 1e-5 * (1 + std::abs(want[i]))) << "element " << i;
+      ASSERT_NEAR(got, want[i], off * (1 + std::abs(want[i]))) << "element " << i;
     }
   }
 }
@@ -70,6 +80,73 @@ TEST(AttentionGroups, Means) {
   CodegenOptions plain;
   plain.noopt = true;
   check({2, 32, 128, 4, 16, true}, with_shuffles(), plain);
+}
+
+/// Any number of rows and keys will do, one query included: threads share its keys then.
+TEST(AttentionGroups, FewRows) {
+  for (const Target& target : {with_shuffles(), without_shuffles()})
+    for (int64_t rows : {1, 2, 7, 8, 31})
+      for (int64_t over : {17, 130, 1001}) {
+        SCOPED_TRACE(str(target.arch, ' ', rows, ' ', over));
+        check({2, rows, over, 8, 24}, target);
+        check({1, rows, over, 16, 64, true, over - rows}, target);
+      }
+}
+
+Sizes in_type(Sizes n, DType d) {
+  n.type = d;
+  return n;
+}
+int products_in(const Program& p) {
+  return static_cast<int>(std::count_if(p.insts.begin(), p.insts.end(), [](UOp u) { return u.is(Ops::WMMA); }));
+}
+
+TEST(AttentionGroups, MatrixInstructions) {
+  for (DType d : {dtypes::float16, dtypes::bfloat16})
+    for (const Sizes& n : {Sizes{1, 64, 64, 16, 16}, Sizes{2, 128, 192, 32, 48, true}, Sizes{1, 77, 130, 64, 64},
+                           Sizes{1, 129, 301, 16, 128, true}, Sizes{1, 16, 40, 48, 8}}) {
+      SCOPED_TRACE(str(d, ' ', n.rows, ' ', n.over, ' ', n.inner, ' ', n.columns));
+      for (const char* arch : {"sm_90", "sm_75"}) {
+        if (arch == std::string("sm_75") && d == dtypes::bfloat16) continue;
+        const auto p = to_program(*attention(in_type(n, d), false, true), *make_renderer(cuda_target(arch)), {});
+        EXPECT_GT(products_in(*p), 0) << arch;
+        check(in_type(n, d), cuda_target(arch));
+      }
+    }
+  // One that is not there for these sizes, and one that is switched off.
+  check(in_type({1, 40, 70, 20, 16}, dtypes::float16), with_shuffles());
+  CodegenOptions none;
+  none.tensor_cores = 0;
+  const auto p = to_program(*attention(in_type({1, 64, 64, 16, 16}, dtypes::float16), false, true),
+                            *make_renderer(with_shuffles()), none);
+  EXPECT_EQ(products_in(*p), 0);
+}
+
+int occurrences(const std::string& text, const std::string& word) {
+  int n = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) n++;
+  return n;
+}
+
+/// Nothing is spilled; of 16-bit operands both products are matrix instructions, fed by matrix loads.
+TEST(AttentionGroups, WhatTheVendorsCompilerMakes) {
+  if (const std::string missing = nvrtc_missing(); !missing.empty()) GTEST_SKIP() << missing;
+  if (find_nvdisasm().empty()) GTEST_SKIP() << "no nvdisasm in PATH, in /usr/local/cuda/bin or next to NVRTC";
+  for (const char* arch : {"sm_80", "sm_90"})
+    for (DType d : {dtypes::float32, dtypes::float16, dtypes::bfloat16})
+      for (int64_t inner : {32, 64, 128})
+        for (int64_t rows : {1, 2048}) {
+          SCOPED_TRACE(str(arch, ' ', d, ' ', inner, ' ', rows));
+          const Target target = cuda_target(arch);
+          const auto p = to_program(*attention(in_type({32, rows, 2048, inner, inner, rows > 1}, d), false, true),
+                                    *make_renderer(target), {});
+          const std::string sass =
+              disassembled(find_nvdisasm(), make_nvrtc_compiler(target)->compile_cached(p->source));
+          EXPECT_EQ(occurrences(sass, "LDL") + occurrences(sass, "STL"), 0) << "spills";
+          const bool matrices = rows > 1 && d != dtypes::float32;
+          EXPECT_EQ(occurrences(sass, "HMMA") > 0, matrices);
+          if (matrices) { EXPECT_GE(occurrences(sass, "HMMA"), 2 * occurrences(sass, "LDSM")); }
+        }
 }
 
 TEST(AttentionGroups, MasksThatCloseBlocks) {

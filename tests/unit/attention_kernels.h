@@ -13,39 +13,44 @@ inline constexpr double kInf = std::numeric_limits<double>::infinity();
 struct Sizes {
   int64_t heads, rows, over, inner, columns;
   bool causal = false;
-  int64_t shift = 1;           // a row sees so many more than the rows before it
-  bool variable_rows = false;  // `rows` is the most there may be
+  int64_t shift = 1;             // a row sees so many more than the rows before it
+  bool variable_rows = false;    // `rows` is the most there may be
+  DType type = dtypes::float32;  // of queries, keys and values
 };
 
 /// Marks the kernel as the scheduler does, where it is recognised.
-inline KernelPtr marked(const KernelPtr& k) {
+inline KernelPtr marked(const KernelPtr& k, bool by_groups = false) {
   ArenaScope scope(*k->arena);
-  k->sink = k->sink.with_arg(Arg(KernelInfo{.attention = match_attention(k->sink).has_value()}));
+  k->sink = k->sink.with_arg(Arg(KernelInfo{.attention = match_attention(k->sink, by_groups).has_value()}));
   return k;
 }
 
 /// out[h, i, d] = sum_j exp2(s_ij - max s) v_jd / sum_j exp2(s_ij - max s), s = q k^T / 2
-inline KernelPtr attention(const Sizes& n, bool max_of_other = false) {
+inline KernelPtr attention(const Sizes& n, bool max_of_other = false, bool by_groups = false) {
   KernelMaker k;
-  UOp out = k.param(0, n.heads * n.rows * n.columns), q = k.param(1, n.heads * n.rows * n.inner),
-      key = k.param(2, n.heads * n.over * n.inner), v = k.param(3, n.heads * n.over * n.columns);
+  UOp out = k.param(0, n.heads * n.rows * n.columns), q = k.param(1, n.heads * n.rows * n.inner, n.type),
+      key = k.param(2, n.heads * n.over * n.inner, n.type), v = k.param(3, n.heads * n.over * n.columns, n.type);
+  const auto at = [](UOp p, UOp i) {
+    UOp x = p.index({i}).load();
+    return x.dtype() == dtypes::float32 ? x : x.cast(dtypes::float32);
+  };
   UOp h = k.loop(n.heads);
   UOp i = n.variable_rows ? UOp::range(UOp::variable("rows", 1, n.rows), RangeArg{{k.ranges++}, AxisType::kLoop})
                           : k.loop(n.rows);
   UOp d = k.loop(n.columns), j = k.red(n.over), j2 = k.red(n.over), j3 = k.red(n.over), r = k.red(n.inner);
-  auto scores = [&](UOp at, double scale) {
-    UOp product =
-        q.index({(h * n.rows + i) * n.inner + r}).load() * key.index({(h * n.over + at) * n.inner + r}).load();
+  auto scores = [&](UOp of, double scale) {
+    UOp product = at(q, (h * n.rows + i) * n.inner + r) * at(key, (h * n.over + of) * n.inner + r);
     UOp s = product.reduce(Ops::ADD, UOps{r}) * ConstValue(scale);
-    return n.causal ? (at < i + ConstValue(n.shift)).where(s, UOp::constant(-kInf, dtypes::float32)) : s;
+    return n.causal ? (of < i + ConstValue(n.shift)).where(s, UOp::constant(-kInf, dtypes::float32)) : s;
   };
   UOp most = scores(j2, max_of_other ? 0.25 : 0.5).reduce(Ops::MAX, UOps{j2}) * ConstValue(-1.0);
-  auto power = [&](UOp at) { return UOp::alu(Ops::EXP2, {(scores(at, 0.5) + most) * ConstValue(1.5)}); };
+  auto power = [&](UOp of) { return UOp::alu(Ops::EXP2, {(scores(of, 0.5) + most) * ConstValue(1.5)}); };
   UOp total = power(j3).reduce(Ops::ADD, UOps{j3});
-  UOp weight = v.index({(h * n.over + j) * n.columns + d}).load();
+  UOp weight = at(v, (h * n.over + j) * n.columns + d);
   UOp mean = (power(j) * UOp::alu(Ops::RECIPROCAL, {total}) * weight).reduce(Ops::ADD, UOps{j});
   return marked(
-      k.finish(out.index({(h * n.rows + i) * n.columns + d}).store(mean + ConstValue(0.25)).end(UOps{h, i, d})));
+      k.finish(out.index({(h * n.rows + i) * n.columns + d}).store(mean + ConstValue(0.25)).end(UOps{h, i, d})),
+      by_groups);
 }
 
 inline std::vector<double> expected(const Memory& m, const Sizes& n) {

@@ -82,7 +82,7 @@ bool plan_attention(PlanRequest& r) {
   TG_ASSERT(form, "a kernel marked as attention stores another value: ", r.plan.ast);
   const Target& target = r.renderer.target();
   const UOp blocks = r.renderer.has_locals()
-                         ? attention_groups(r.plan.ast, *form, target, r.options.no_locals, r.names)
+                         ? attention_groups(r.plan.ast, *form, r.renderer, r.options, r.names)
                          : attention_blocks(r.plan.ast, *form, r.renderer, r.names);
   r.plan.ast = lower_stages(blocks, r.names, target);
   r.plan.final = true;
