@@ -145,7 +145,8 @@ TEST(AttentionGroups, WhatTheVendorsCompilerMakes) {
           EXPECT_EQ(occurrences(sass, "LDL") + occurrences(sass, "STL"), 0) << "spills";
           const bool matrices = rows > 1 && d != dtypes::float32;
           EXPECT_EQ(occurrences(sass, "HMMA") > 0, matrices);
-          if (matrices) { EXPECT_GE(occurrences(sass, "HMMA"), 2 * occurrences(sass, "LDSM")); }
+          // The more sums a thread holds, the fewer rows read the same keys.
+          if (matrices) { EXPECT_GE(occurrences(sass, "HMMA"), (inner < 128 ? 2 : 0.7) * occurrences(sass, "LDSM")); }
         }
 }
 

@@ -17,12 +17,12 @@
 namespace tg {
 namespace {
 constexpr int64_t kThreads = 128;       // of a group
-constexpr int64_t kMostThreads = 512;   // of one whose rows are few, and so are the groups
+constexpr int64_t kMostThreads = 256;   // of one whose rows are few, and so are the groups
 constexpr int64_t kAcross = 16;         // threads of a row that read adjacent keys and columns
 constexpr int64_t kMostRows = 8;        // of a thread
 constexpr int64_t kMostKeys = 4;        // of a block, that a thread has
 constexpr int64_t kMostHeld = 96;       // scores and sums of a thread, that registers hold
-constexpr int64_t kMostProducts = 160;  // the same with matrix instructions, which have fewer other values
+constexpr int64_t kMostProducts = 128;  // the same with matrix instructions, which have fewer other values
 constexpr int64_t kSharedRows = 4;      // of a tile, from which on what they share is worth a place in memory
 constexpr int64_t kWarps = 4;           // of a group, with matrix instructions
 
@@ -165,6 +165,14 @@ GroupTile choose_group_tile(const AttentionForm& f, UOp sink, const Renderer& re
   const auto search = [&](const GroupTile& t, int64_t rows_step, int64_t keys_step, int64_t most_rows,
                           int64_t most_keys, int64_t most_held) {
     const std::vector<AttentionOperand> operands = attention_operands(f, t.core);
+    // Scores and sums; the queries that matrix instructions multiply stay in registers, too.
+    const auto held = [&](const GroupTile& g) {
+      const int64_t scores = static_cast<int64_t>(std::max<size_t>(f.sums.size(), 1)) * g.keys_each;
+      int64_t queries = 0;
+      for (const AttentionOperand& o : operands)
+        if (g.core && o.along == f.row) queries += o.each / (g.core->pack * g.columns);
+      return g.rows_each * (scores + s.columns / g.columns + queries);
+    };
     const auto bytes = [&](const GroupTile& g) {
       int64_t n = probability_bytes(f, g);
       for (const AttentionOperand& o : operands) n += panel_bytes(o, f, g);
@@ -178,8 +186,7 @@ GroupTile choose_group_tile(const AttentionForm& f, UOp sink, const Renderer& re
         g.rows_each = r;
         g.keys_each = k;
         const bool smallest = r == rows_step && k == keys_step;
-        const int64_t sums = static_cast<int64_t>(std::max<size_t>(f.sums.size(), 1)) * k + s.columns / t.columns;
-        const bool fits = r * sums <= most_held && bytes(g) <= shared_budget(target);
+        const bool fits = held(g) <= most_held && bytes(g) <= shared_budget(target);
         if ((r > rows_step && s.groups(g) < gpu_figures(target).units) || (k > keys_step && g.block() / 2 >= s.keys) ||
             (!fits && (t.core || !smallest)))
           continue;
