@@ -28,8 +28,8 @@ class AttentionFragments {
   struct Operand {
     UOp value, number;
   };
-  /// Returns the operand that a warp reads from rows of 16-bit elements along the sum, which begins at `from` of `memory`,
-  /// `stride` elements from row to row. `second`: b, of which the rows are columns of the result.
+  /// Returns the operand that a warp reads from rows of 16-bit elements along the sum, which begins at `from` of
+  /// `memory`, `stride` elements from row to row. `second`: b, of which the rows are columns of the result.
   Operand along(UOp memory, UOp from, int64_t stride, bool second) const;
   /// Returns b where rows are steps of the sum.
   Operand across(UOp memory, UOp from, int64_t stride) const;

@@ -81,9 +81,8 @@ bool plan_attention(PlanRequest& r) {
   const std::optional<AttentionForm> form = match_attention(r.plan.ast, r.renderer.has_locals());
   TG_ASSERT(form, "a kernel marked as attention stores another value: ", r.plan.ast);
   const Target& target = r.renderer.target();
-  const UOp blocks = r.renderer.has_locals()
-                         ? attention_groups(r.plan.ast, *form, r.renderer, r.options, r.names)
-                         : attention_blocks(r.plan.ast, *form, r.renderer, r.names);
+  const UOp blocks = r.renderer.has_locals() ? attention_groups(r.plan.ast, *form, r.renderer, r.options, r.names)
+                                             : attention_blocks(r.plan.ast, *form, r.renderer, r.names);
   r.plan.ast = lower_stages(blocks, r.names, target);
   r.plan.final = true;
   return true;
