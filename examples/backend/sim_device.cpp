@@ -265,7 +265,7 @@ class SimDevice final : public Device {
  public:
   explicit SimDevice(const std::string& name)
       : Device(name, std::make_unique<LruAllocator>(std::make_unique<Memory>(), name, kMemoryBytes / 4, kMemoryBytes)) {
-    set_device_traits("SIM", {.row_kernels = false, .row_groups = true});  // grids: a group of threads has a row
+    set_device_traits("SIM", {.row_kernels = false, .row_groups = true, .attention_kernels = true});  // of grids
     target_.device = target_.renderer = target_.arch = "SIM";
     target_.grid_limit[0] = INT64_MAX;
   }

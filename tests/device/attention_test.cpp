@@ -115,6 +115,28 @@ TEST(OnlineAttention, IsOneKernelThatStoresNoScores) {
   else EXPECT_EQ(kernels, 5);
 }
 
+/// Decoding: one query, or those of heads that share keys, against a cache. The threads of a group share the keys.
+TEST(OnlineAttention, FewQueriesOfGroupsAreOneKernel) {
+  for (DType d : {dtypes::float32, dtypes::float16})
+    for (const auto& [shared, rows, over] :
+         std::vector<std::array<int64_t, 3>>{{1, 1, 1000}, {4, 1, 1000}, {1, 3, 257}, {2, 1, 64}}) {
+      SCOPED_TRACE(str(d, ' ', shared, ' ', rows, ' ', over));
+      const Attention few = Attention(2, rows, over, 32, 32).in(d);
+      Attention a = Attention(2 * shared, rows, over, 32, 32).in(d);
+      const int64_t size = over * 32;
+      for (int64_t h = 0; h < a.heads; h++)
+        for (int64_t i = 0; i < size; i++) {
+          a.k[static_cast<size_t>(h * size + i)] = few.k[static_cast<size_t>(h / shared * size + i)];
+          a.v[static_cast<size_t>(h * size + i)] = few.v[static_cast<size_t>(h / shared * size + i)];
+        }
+      const Tensor q = a.query(), k = few.key(), v = few.value();
+      const int64_t before = GlobalCounters::kernels;
+      const Tensor out = q.scaled_dot_product_attention(k, v, {}, 0, false, shared > 1).realize();
+      if (fuses() && has_row_groups()) { EXPECT_EQ(GlobalCounters::kernels - before, 1); }
+      a.expect(out, 1);
+    }
+}
+
 TEST(OnlineAttention, Shapes) {
   for (const auto& [h, t, n, d, c] : std::vector<std::array<int64_t, 5>>{{3, 320, 448, 24, 48},
                                                                          {1, 96, 4096, 8, 16},

@@ -5,78 +5,11 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels.h"
-#include "tinygrad/schedule/attention_form.h"
+#include "attention_kernels.h"
 
 namespace tg {
 namespace {
 using namespace testing;
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-struct Sizes {
-  int64_t heads, rows, over, inner, columns;
-  bool causal = false;
-  int64_t shift = 1;           // a row sees so many more than the rows before it
-  bool variable_rows = false;  // `rows` is the most there may be
-};
-
-/// Marks the kernel as the scheduler does, where it is recognised.
-KernelPtr marked(const KernelPtr& k) {
-  ArenaScope scope(*k->arena);
-  k->sink = k->sink.with_arg(Arg(KernelInfo{.attention = match_attention(k->sink).has_value()}));
-  return k;
-}
-
-/// out[h, i, d] = sum_j exp2(s_ij - max s) v_jd / sum_j exp2(s_ij - max s), s = q k^T / 2
-KernelPtr attention(const Sizes& n, bool max_of_other = false) {
-  KernelMaker k;
-  UOp out = k.param(0, n.heads * n.rows * n.columns), q = k.param(1, n.heads * n.rows * n.inner),
-      key = k.param(2, n.heads * n.over * n.inner), v = k.param(3, n.heads * n.over * n.columns);
-  UOp h = k.loop(n.heads);
-  UOp i = n.variable_rows ? UOp::range(UOp::variable("rows", 1, n.rows), RangeArg{{k.ranges++}, AxisType::kLoop})
-                          : k.loop(n.rows);
-  UOp d = k.loop(n.columns), j = k.red(n.over), j2 = k.red(n.over), j3 = k.red(n.over), r = k.red(n.inner);
-  auto scores = [&](UOp at, double scale) {
-    UOp product =
-        q.index({(h * n.rows + i) * n.inner + r}).load() * key.index({(h * n.over + at) * n.inner + r}).load();
-    UOp s = product.reduce(Ops::ADD, UOps{r}) * ConstValue(scale);
-    return n.causal ? (at < i + ConstValue(n.shift)).where(s, UOp::constant(-kInf, dtypes::float32)) : s;
-  };
-  UOp most = scores(j2, max_of_other ? 0.25 : 0.5).reduce(Ops::MAX, UOps{j2}) * ConstValue(-1.0);
-  auto power = [&](UOp at) { return UOp::alu(Ops::EXP2, {(scores(at, 0.5) + most) * ConstValue(1.5)}); };
-  UOp total = power(j3).reduce(Ops::ADD, UOps{j3});
-  UOp weight = v.index({(h * n.over + j) * n.columns + d}).load();
-  UOp mean = (power(j) * UOp::alu(Ops::RECIPROCAL, {total}) * weight).reduce(Ops::ADD, UOps{j});
-  return marked(
-      k.finish(out.index({(h * n.rows + i) * n.columns + d}).store(mean + ConstValue(0.25)).end(UOps{h, i, d})));
-}
-
-std::vector<double> expected(const Memory& m, const Sizes& n) {
-  auto at = [&](size_t slot, int64_t i) { return m[slot][static_cast<size_t>(i)].as_double(); };
-  std::vector<double> out;
-  for (int64_t h = 0; h < n.heads; h++)
-    for (int64_t i = 0; i < n.rows; i++) {
-      std::vector<double> s(static_cast<size_t>(n.over));
-      double most = -kInf, total = 0;
-      for (int64_t j = 0; j < n.over; j++) {
-        double x = 0;
-        for (int64_t r = 0; r < n.inner; r++)
-          x += at(1, (h * n.rows + i) * n.inner + r) * at(2, (h * n.over + j) * n.inner + r);
-        if (n.causal && j >= i + n.shift) x = -kInf;
-        s[static_cast<size_t>(j)] = x * 0.5;
-        most = std::isnan(most) || std::isnan(x) ? std::nan("") : std::max(most, x * 0.5);
-      }
-      for (double& x : s) total += x = std::exp2((x - most) * 1.5);
-      for (int64_t d = 0; d < n.columns; d++) {
-        double sum = 0;
-        for (int64_t j = 0; j < n.over; j++)
-          sum += s[static_cast<size_t>(j)] / total * at(3, (h * n.over + j) * n.columns + d);
-        out.push_back(sum + 0.25);
-      }
-    }
-  return out;
-}
-
 bool is_blocked(const Program& p) {
   return std::any_of(p.insts.begin(), p.insts.end(),
                      [](UOp u) { return u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal; });
@@ -162,39 +95,6 @@ TEST(AttentionBlocks, VectorsOfAllSizes) {
   check({2, 32, 128, 4, 16, true}, TestRenderer(32, false), nullptr, plain);
 }
 
-/// out[h, i, d] = sum_gj f w[h, g, j, d] + 1, f = exp2(s / 2) (t + 1 / 4) where the mask is open, s and t sums of
-/// products of rows i and positions g, j.
-struct ProductSizes {
-  int64_t heads, rows, over, inner, columns, group = 1;
-  int mask = 0;  // 1: open for j < i + shift, -1: for j > i + shift
-  int64_t shift = 1;
-  bool two = true;  // false: f has no t
-  bool open(int64_t i, int64_t j) const { return mask == 0 || (mask > 0 ? j < i + shift : j > i + shift); }
-};
-KernelPtr product(const ProductSizes& n) {
-  KernelMaker k;
-  const int64_t places = n.heads * n.group * n.over;
-  UOp out = k.param(0, n.heads * n.rows * n.columns), a = k.param(1, n.heads * n.rows * n.inner),
-      b = k.param(2, places * n.inner), w = k.param(3, places * n.columns);
-  UOp h = k.loop(n.heads), i = k.loop(n.rows), d = k.loop(n.columns), j = k.red(n.over),
-      g = n.group > 1 ? k.red(n.group) : UOp();
-  UOp place = (g ? h * n.group + g : h) * n.over + j;
-  const auto sum = [&](double scale) {
-    UOp r = k.red(n.inner);
-    return (a.index({(h * n.rows + i) * n.inner + r}).load() * b.index({place * n.inner + r}).load())
-               .reduce(Ops::ADD, UOps{r}) *
-           ConstValue(scale);
-  };
-  UOp f = UOp::alu(Ops::EXP2, {sum(0.5)});
-  if (n.two) f = f * (sum(0.75) + ConstValue(0.25));
-  if (n.mask > 0) f = (j < i + ConstValue(n.shift)).where(f, f.const_like(0));
-  if (n.mask < 0) f = (i + ConstValue(n.shift) < j).where(f, f.const_like(0));
-  UOps over{j};
-  if (g) over.insert(over.begin(), g);
-  UOp total = (f * w.index({place * n.columns + d}).load()).reduce(Ops::ADD, over);
-  return marked(
-      k.finish(out.index({(h * n.rows + i) * n.columns + d}).store(total + ConstValue(1.0)).end(UOps{h, i, d})));
-}
 /// Runs the kernel in two parts as two threads would.
 Memory run_in_parts(const KernelPtr& k, const Renderer& r, const CodegenOptions& o = {}) {
   auto p = to_program(*k, r, o);
@@ -212,25 +112,7 @@ Memory run_in_parts(const KernelPtr& k, const Renderer& r, const CodegenOptions&
   return memory;
 }
 void check_product(const ProductSizes& n, const Renderer& r, const CodegenOptions& o = {}) {
-  const KernelPtr k = product(n);
-  const Memory m = run_in_parts(k, r, o);
-  auto at = [&](size_t slot, int64_t i) { return m[slot][static_cast<size_t>(i)].as_double(); };
-  for (int64_t row = 0; row < n.heads * n.rows; row++) {
-    std::vector<double> want(static_cast<size_t>(n.columns), 1.0);
-    double scale = 1;
-    for (int64_t j = 0; j < n.group * n.over; j++) {
-      if (!n.open(row % n.rows, j % n.over)) continue;
-      const int64_t place = row / n.rows * n.group * n.over + j;
-      double s = 0;
-      for (int64_t c = 0; c < n.inner; c++) s += at(1, row * n.inner + c) * at(2, place * n.inner + c);
-      const double f = std::exp2(s / 2) * (n.two ? 0.75 * s + 0.25 : 1);
-      for (int64_t d = 0; d < n.columns; d++) want[static_cast<size_t>(d)] += f * at(3, place * n.columns + d);
-      scale += std::abs(f);
-    }
-    for (int64_t d = 0; d < n.columns; d++)
-      ASSERT_NEAR(at(0, row * n.columns + d), want[static_cast<size_t>(d)], 2e-6 * scale)
-          << "row " << row << " column " << d;
-  }
+  expect_product(run_in_parts(product(n), r, o), n);
 }
 
 TEST(AttentionBlocks, ProductsOfScores) {
@@ -255,47 +137,21 @@ TEST(AttentionBlocks, ProductsWhoseMasksCloseBlocks) {
     }
 }
 
-/// max s + log2 sum_j exp2((s_j - max s) 3 / 2), of more heads than rows: rows are what shares keys.
+/// Of more heads than rows: rows are what shares keys.
 TEST(AttentionBlocks, Totals) {
   for (bool causal : {false, true})
     for (const auto& [heads, rows, over] :
          std::vector<std::array<int64_t, 3>>{{80, 64, 64}, {1, 77, 301}, {2, 160, 576}}) {
       SCOPED_TRACE(str(heads, ' ', rows, ' ', over, causal ? " causal" : ""));
-      KernelMaker k;
-      const int64_t inner = 2, n = over, t = rows;
-      UOp out = k.param(0, heads * t), q = k.param(1, heads * t * inner), key = k.param(2, heads * n * inner);
-      UOp h = k.loop(heads), i = k.loop(t);
-      const auto scores = [&](UOp j) {
-        UOp r = k.red(inner);
-        UOp s = (q.index({(h * t + i) * inner + r}).load() * key.index({(h * n + j) * inner + r}).load())
-                    .reduce(Ops::ADD, UOps{r});
-        return causal ? (j < i + ConstValue(int64_t{1})).where(s, s.const_like(-kInf)) : s;
-      };
-      UOp j = k.red(n), s = scores(j), j2 = k.red(n), most = s.substitute({{j, j2}}).reduce(Ops::MAX, UOps{j2});
-      UOp power = UOp::alu(Ops::EXP2, {(s + most * ConstValue(-1.0)) * ConstValue(1.5)});
-      UOp value = most + UOp::alu(Ops::LOG2, {power.reduce(Ops::ADD, UOps{j})});
-      const KernelPtr kernel = marked(k.finish(out.index({h * t + i}).store(value).end(UOps{h, i})));
+      const TotalSizes n{heads, rows, over, causal};
+      const KernelPtr kernel = total(n);
       {
         ArenaScope scope(*kernel->arena);
         const auto form = match_attention(kernel->sink);
         ASSERT_TRUE(form && form->kind == AttentionForm::kTotal);
         EXPECT_EQ(form->row.src(0).const_int(), rows);
       }
-      const Memory m = run_in_parts(kernel, TestRenderer(32));
-      for (int64_t row = 0; row < heads * t; row++) {
-        double top = -kInf, total = 0;
-        std::vector<double> x;
-        for (int64_t c = 0; c < (causal ? std::min(n, row % t + 1) : n); c++) {
-          double sum = 0;
-          for (int64_t d = 0; d < inner; d++)
-            sum += m[1][static_cast<size_t>(row * inner + d)].as_double() *
-                   m[2][static_cast<size_t>((row / t * n + c) * inner + d)].as_double();
-          x.push_back(sum);
-          top = std::max(top, sum);
-        }
-        for (double v : x) total += std::exp2((v - top) * 1.5);
-        ASSERT_NEAR(m[0][static_cast<size_t>(row)].as_double(), top + std::log2(total), 1e-5) << "row " << row;
-      }
+      expect_total(run_in_parts(kernel, TestRenderer(32)), n);
     }
 }
 

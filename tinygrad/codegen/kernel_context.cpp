@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tinygrad/uop/memory_ops.h"
+
 namespace tg {
 
 KernelContext::KernelContext(UOp sink) {
@@ -18,9 +20,7 @@ int32_t KernelContext::reserve_ranges(size_t n) {
   return first;
 }
 
-UOp KernelContext::scratch(DType dtype, int64_t n) {
-  return UOp::make(Ops::BUFFER, dtype, {UOp::shape_stack(std::vector<int64_t>{n})},
-                   Arg(ParamArg{.slot = next_slot_++, .addrspace = AddrSpace::kLocal}));
-}
+UOp KernelContext::scratch(DType dtype, int64_t n) { return kernel_buffer(dtype, n, next_slot_++, AddrSpace::kLocal); }
+UOp KernelContext::registers(DType dtype, int64_t n) { return kernel_buffer(dtype, n, next_slot_++, AddrSpace::kReg); }
 
 }  // namespace tg

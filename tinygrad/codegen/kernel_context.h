@@ -18,6 +18,8 @@ class KernelContext {
   UOp range(UOp size, AxisType type) { return UOp::range(size, RangeArg{{reserve_ranges()}, type}); }
   /// Returns scratch memory for `n` elements: a thread's own on a CPU, the workgroup's on a GPU.
   UOp scratch(DType dtype, int64_t n);
+  /// Returns `n` registers of a thread, which are read and written at places that are literals in the end.
+  UOp registers(DType dtype, int64_t n);
 
  private:
   int32_t next_range_ = 0;

@@ -47,7 +47,7 @@ class NullDevice final : public Device {
     const Target& t = toolchain_.target();
     if (planned_for_.exchange(&t) == &t) return t;
     DeviceTraits traits = device_traits("NULL");
-    traits.row_groups = make_renderer(t)->has_locals();
+    traits.row_groups = traits.attention_kernels = make_renderer(t)->has_locals();
     traits.image_pitch = t.images.width ? t.images.pitch : 0;
     set_device_traits("NULL", traits);
     return t;

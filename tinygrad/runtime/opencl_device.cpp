@@ -89,7 +89,7 @@ const Target& OpenClBackend::target() {
   const bool groups = kept->has("workgroups");
   set_device_traits(kind_.name, {.row_kernels = !groups,
                                  .row_groups = groups,
-                                 .attention_kernels = !groups,
+                                 .attention_kernels = true,
                                  .image_pitch = kept->images.width ? kept->images.pitch : 0});
   return *(last_ = kept.get());
 }

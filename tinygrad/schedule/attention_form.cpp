@@ -72,13 +72,14 @@ bool without(UOp value, const UOps& parts) {
   for (UOp u : parts) map.push_back({u, UOp::constant(0, u.dtype())});
   return !has_reduce(value.substitute(map));
 }
-bool has_sizes(const AttentionForm& f) {
+bool has_sizes(const AttentionForm& f, bool by_groups) {
+  if (by_groups) return f.kind == AttentionForm::kTotal || sized(f.column, 8);
   return long_enough(f.over, 64, 128) && long_enough(f.row, 32, 64) &&
          (f.kind == AttentionForm::kTotal || sized(f.column, 16));
 }
 
 /// Matches the mean that `value` contains.
-std::optional<AttentionForm> mean_form(UOp value, std::span<const UOp> ranges) {
+std::optional<AttentionForm> mean_form(UOp value, std::span<const UOp> ranges, bool by_groups) {
   AttentionForm f;
   for (UOp u : value.toposort()) {
     if (!u.is(Ops::REDUCE) || !match_sum(u, f) || !without(value, {u})) continue;
@@ -96,7 +97,7 @@ std::optional<AttentionForm> mean_form(UOp value, std::span<const UOp> ranges) {
         columns += weighted ? 1 : 2;
       }
     }
-    if (f.row && columns == 1 && has_sizes(f)) return f;
+    if ((f.row || by_groups) && columns == 1 && has_sizes(f, by_groups)) return f;
   }
   return {};
 }
@@ -126,7 +127,7 @@ UOp keys_of(UOp score, UOp over) {
 }
 
 /// Matches f(max s, sum exp((s - max s) k)).
-std::optional<AttentionForm> total_form(UOp value, std::span<const UOp> ranges) {
+std::optional<AttentionForm> total_form(UOp value, std::span<const UOp> ranges, bool by_groups) {
   for (UOp u : value.toposort()) {
     if (!one_range(u, Ops::ADD) || !u.src(1).src(0).is_const()) continue;
     AttentionForm f;
@@ -142,7 +143,7 @@ std::optional<AttentionForm> total_form(UOp value, std::span<const UOp> ranges) 
     f.row = largest(ranges, f.score, keys_of(f.score, f.over));
     for (UOp r : ranges)
       if (!depends_on(f.score, r)) return {};
-    if (f.row && has_sizes(f)) return f;
+    if (f.row && has_sizes(f, by_groups)) return f;
   }
   return {};
 }
@@ -167,7 +168,7 @@ bool find_sums(AttentionForm& f) {
 }
 
 /// Matches sum_j f w_j, where f contains sums of products that depend on j and on rows.
-std::optional<AttentionForm> product_form(UOp value, std::span<const UOp> ranges) {
+std::optional<AttentionForm> product_form(UOp value, std::span<const UOp> ranges, bool by_groups) {
   for (UOp u : value.toposort()) {
     if (!is_sum_of_products(u) || u.dtype() != dtypes::float32 || !without(value, {u})) continue;
     AttentionForm f;
@@ -189,7 +190,7 @@ std::optional<AttentionForm> product_form(UOp value, std::span<const UOp> ranges
     if (!f.factor || !f.weight || has_reduce(f.weight) || f.factor.dtype() != dtypes::float32) continue;
     if (!find_sums(f)) continue;
     f.row = largest(ranges, f.factor, f.weight);
-    if (f.row && has_sizes(f)) return f;
+    if (f.row && has_sizes(f, by_groups)) return f;
   }
   return {};
 }
@@ -212,17 +213,17 @@ bool is_sum_of_products(UOp u) {
   return u.is(Ops::REDUCE) && u.arg<ReduceArg>().op == Ops::ADD && u.src(0).is(Ops::MUL);
 }
 
-std::optional<AttentionForm> match_attention(UOp value, std::span<const UOp> ranges) {
-  if (auto f = mean_form(value, ranges)) return f;
-  if (auto f = product_form(value, ranges)) return f;
-  return total_form(value, ranges);
+std::optional<AttentionForm> match_attention(UOp value, std::span<const UOp> ranges, bool by_groups) {
+  if (auto f = mean_form(value, ranges, by_groups)) return f;
+  if (auto f = product_form(value, ranges, by_groups)) return f;
+  return total_form(value, ranges, by_groups);
 }
 
-std::optional<AttentionForm> match_attention(UOp sink) {
+std::optional<AttentionForm> match_attention(UOp sink, bool by_groups) {
   if (sink.nsrc() != 1 || !sink.src(0).is(Ops::END)) return {};
   UOp end = sink.src(0), store = end.src(0);
   if (!store.is(Ops::STORE) || store.nsrc() != 2) return {};
-  return match_attention(store.src(1), end.srcs().subspan(1));
+  return match_attention(store.src(1), end.srcs().subspan(1), by_groups);
 }
 
 }  // namespace tg

@@ -28,17 +28,18 @@ struct AttentionForm {
   UOp over;    ///< the range of the mean
   UOps more;   ///< of a product: further ranges of `sum`, such as that of the heads that share keys
   UOp row;  ///< the largest range of the result that the scores (of a product: the factor) depend on and the weights do
-            ///< not
+            ///< not; of a mean by groups it may be empty: there is one row
   UOp column;  ///< the range of the result that the weights depend on and the scores do not; of a total empty
 };
 
 /// Recognises the value a kernel stores for each point of `ranges`. Returns nullopt for other values, and where sizes
 /// do not fit: multiples of 64 or at least 128 for `over`, multiples of 32 or at least 64 for `row`, multiples of 16
-/// for `column`. Of a mean `over` and `row` may be variable numbers.
-std::optional<AttentionForm> match_attention(UOp value, std::span<const UOp> ranges);
+/// for `column`. Of a mean `over` and `row` may be variable numbers. For kernels of groups of threads, `by_groups`, any
+/// numbers of keys and rows will do, and multiples of 8 for `column`.
+std::optional<AttentionForm> match_attention(UOp value, std::span<const UOp> ranges, bool by_groups = false);
 
 /// Recognises the value that a kernel's AST stores.
-std::optional<AttentionForm> match_attention(UOp sink);
+std::optional<AttentionForm> match_attention(UOp sink, bool by_groups = false);
 
 /// Returns the factors of a product, factors that are products replaced by theirs.
 UOps factors_of(UOp product);

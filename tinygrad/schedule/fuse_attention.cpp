@@ -64,7 +64,7 @@ class AttentionFusion {
       const KernelStep* k = g_.kernel(i);
       if (!k || k->sequential_loops || !device_traits(g_.device_of_step(i)).attention_kernels) continue;
       candidates.push_back(i);
-      exponentials |= bytes_of(*k) >= large_ && has_op(k->value, Ops::EXP2);
+      exponentials |= is_large(i) && has_op(k->value, Ops::EXP2);
     }
     if (!exponentials) return;
     for (StepId i : candidates) consider(i);
@@ -72,7 +72,14 @@ class AttentionFusion {
   }
 
  private:
-  bool is_large(StepId i) const { return bytes_of(*g_.kernel(i)) >= large_; }
+  /// Whether groups of threads compute the kernels of a step: any number of scores is worth it, as it saves kernels.
+  bool by_groups(StepId i) const { return device_traits(g_.device_of_step(i)).row_groups; }
+  bool is_large(StepId i) const {
+    const KernelStep& k = *g_.kernel(i);
+    if (!by_groups(i) || bytes_of(k) >= large_) return bytes_of(k) >= large_;
+    const UOps order = k.value.toposort();
+    return has_op(k.value, Ops::EXP2) || std::any_of(order.begin(), order.end(), is_sum_of_products);
+  }
 
   /// Makes attempts for a step that reads scores, or sums over them.
   void consider(StepId i) {
@@ -98,10 +105,17 @@ class AttentionFusion {
       UOps rows;
       for (UOp r : g_.kernel(i)->loops)
         if (depends_on(p.factor, r) && !depends_on(p.weight, r)) rows.push_back(r);
+      if (rows.empty() && by_groups(i)) rows = scored_loops(i, p.factor);  // one row for each of them
       if (rows.empty()) continue;
       if (attempt(i, p, rows, true, AttentionForm::kMean) || attempt(i, p, rows, false, AttentionForm::kProduct))
         return;
     }
+  }
+  UOps scored_loops(StepId i, UOp scores) const {
+    UOps out;
+    for (UOp r : g_.kernel(i)->loops)
+      if (depends_on(scores, r)) out.push_back(r);
+    return out;
   }
   bool is_made_of_scores(StepId i, UOp sum, UOp factor) const {
     const UOps loads = outer_loads(factor);
@@ -134,7 +148,7 @@ class AttentionFusion {
     while (inline_one(a, value, rows, whole_rows)) {}
     if (!value || a.inlined.empty() || has_op(value, Ops::SPECIAL)) return false;
     if (p.sum) value = k.value.substitute({{p.sum, with_first_src(p.sum, value * p.weight)}});
-    const auto form = match_attention(value, k.loops);
+    const auto form = match_attention(value, k.loops, by_groups(i));
     if (!form || form->kind != kind) return false;
     a.value = value;
     attempts_.push_back(std::move(a));

@@ -16,7 +16,8 @@ struct DeviceTraits {
   bool row_kernels = true;
   /// The threads of a group share a row and hold it in their registers, so such kernels are for any number of rows.
   bool row_groups = false;
-  /// Kernels compute attention in blocks of scores (codegen/plan/attention_blocks.h).
+  /// Kernels compute attention in blocks of scores (codegen/plan/attention_blocks.h); with `row_groups` for any numbers
+  /// of rows and keys (codegen/plan/attention_groups.h).
   bool attention_kernels = false;
   /// Buffers that a kernel can be called with, its results included.
   int64_t kernel_buffers = INT64_MAX;

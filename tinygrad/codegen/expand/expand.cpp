@@ -62,8 +62,10 @@ class Expander {
     uint32_t limit = 0;
     for (UOp u : order) limit = std::max(limit, u.id() + 1);
     slots_.resize(limit);
-    for (UOp u : order)
+    for (UOp u : order) {
       if (is_unrolled(u)) unrolled_.push_back(u);
+      if (is_buffer_in(u, AddrSpace::kReg)) registers_ = std::max(registers_, u.arg<ParamArg>().slot + 1);
+    }
     std::sort(unrolled_.begin(), unrolled_.end(), nests_before);
     TG_ASSERT(unrolled_.size() <= 64, "a kernel with ", unrolled_.size(), " unrolled ranges");
     for (UOp u : unrolled_) sizes_.push_back(static_cast<uint32_t>(u.src(0).const_int()));
@@ -292,7 +294,7 @@ class Expander {
     if (u.is(Ops::STORE) && u.nsrc() == 3 && src[2].is_const())
       return src[2].const_int() ? UOp::make(Ops::STORE, dtypes::void_, {src[0], src[1]})
                                 : UOp::make(Ops::NOOP, dtypes::void_, {});
-    return fold(u.op(), u.dtype(), src, u.arg(), u.tag());
+    return u.is(Ops::GROUP) ? group(src) : fold(u.op(), u.dtype(), src, u.arg(), u.tag());
   }
 
   /// Accumulates: acc + a * b as one instruction where the target has it.
@@ -537,14 +539,18 @@ class Expander {
   static void add_new(UOps& list, const UOps& ranges) {
     for (UOp r : ranges) add_once(list, r);
   }
+  /// Returns effects as one, without groups in groups.
   static UOp group(const UOps& effects) {
-    if (effects.size() == 1) return effects[0];
-    UOps flat;
-    for (UOp e : effects) {
-      if (e.is(Ops::GROUP)) flat.insert(flat.end(), e.srcs().begin(), e.srcs().end());
+    UOps flat, open(effects.rbegin(), effects.rend());
+    while (!open.empty()) {
+      const UOp e = open.back();
+      open.pop_back();
+      if (e.is(Ops::GROUP))
+        open.insert(open.end(), std::make_reverse_iterator(e.srcs().end()),
+                    std::make_reverse_iterator(e.srcs().begin()));
       else flat.push_back(e);
     }
-    return UOp::make(Ops::GROUP, dtypes::void_, flat);
+    return flat.size() == 1 ? flat[0] : UOp::make(Ops::GROUP, dtypes::void_, flat);
   }
 
   const Renderer& renderer_;

@@ -46,7 +46,9 @@ UOps threads_of(UOp sink) {
     if (is_local_or_group(u)) (is_group(u) ? group : local).push_back(u);
   std::sort(local.begin(), local.end(), nests_before);
   std::sort(group.begin(), group.end(), nests_before);
-  const bool across = !local.empty() && !group.empty() && smallest_step(order, local) < smallest_step(order, group);
+  // The threads of a row of attention are neighbours: matrix instructions know them by their numbers.
+  const bool across = !local.empty() && !group.empty() && !sink.arg<KernelInfo>().attention &&
+                      smallest_step(order, local) < smallest_step(order, group);
   UOps& outer = across ? group : local;
   const UOps& inner = across ? local : group;
   outer.insert(outer.end(), inner.begin(), inner.end());

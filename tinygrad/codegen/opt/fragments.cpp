@@ -20,11 +20,7 @@ namespace tg {
 namespace {
 using Part = KernelAxes::FragmentPart;
 
-/// A range whose value is some bits of the number of a thread or of a register; the lowest come first.
-struct Digit {
-  UOp range;
-  int bits;
-};
+using Digit = FragmentDigit;
 
 /// Returns bits [from, from + count) of a digit.
 UOp bits_of(const Digit& d, int from, int count) {
@@ -34,28 +30,34 @@ UOp bits_of(const Digit& d, int from, int count) {
   return value;
 }
 
-/// Returns what the digits of a number contribute to bits [bit, bit + bits) of a coordinate, as a number of these bits;
-/// empty: nothing. `names` says what each bit of the number is.
-UOp coordinate(const std::vector<Digit>& digits, std::string_view names, const Part& to) {
+}  // namespace
+
+UOp fragment_coordinate(const std::vector<FragmentDigit>& digits, std::string_view names, char letter, int bit,
+                        int bits) {
   UOp sum;
   for (const Digit& d : digits) {
     const std::string_view own = names.substr(0, static_cast<size_t>(3 * d.bits));
     auto bit_at = [&](int i) {
       const char* name = &own[static_cast<size_t>(3 * i)];
-      const int bit = name[1] - '0';
-      return name[0] == to.letter && bit >= to.bit && bit < to.bit + to.bits ? bit : -1;
+      const int own_bit = name[1] - '0';
+      return name[0] == letter && own_bit >= bit && own_bit < bit + bits ? own_bit : -1;
     };
     for (int i = 0, run = 1; i < d.bits; i += run) {
       run = 1;
       const int first = bit_at(i);
       if (first < 0) continue;
       while (i + run < d.bits && bit_at(i + run) == first + run) run++;
-      UOp term = fold_mul(bits_of(d, i, run), int64_t{1} << (first - to.bit));
+      UOp term = fold_mul(bits_of(d, i, run), int64_t{1} << (first - bit));
       sum = sum ? fold_add(sum, term) : term;
     }
     names.remove_prefix(std::min(names.size(), static_cast<size_t>(3 * d.bits)));
   }
   return sum;
+}
+
+namespace {
+UOp coordinate(const std::vector<Digit>& digits, std::string_view names, const Part& to) {
+  return fragment_coordinate(digits, names, to.letter, to.bit, to.bits);
 }
 
 /// A word of two elements of 16 bits that memory has apart, `step` elements from each other.

@@ -1,5 +1,8 @@
 /// \file Operands of matrix instructions that threads share: which thread computes or loads which element.
 #pragma once
+#include <string_view>
+#include <vector>
+
 #include "tinygrad/codegen/kernel_context.h"
 #include "tinygrad/uop/uop.h"
 
@@ -12,5 +15,15 @@ class FinalRanges;
 /// UPCAST ranges of the result. What the instruction sums over leaves the list of its REDUCE. Returns the same graph
 /// where there is no such instruction.
 UOp distribute_fragments(UOp sink, const FinalRanges& ranges, KernelContext& names);
+
+/// A range whose value is some bits of the number of a thread or of a register.
+struct FragmentDigit {
+  UOp range;
+  int bits;
+};
+/// Returns what the digits of a number, the lowest first, contribute to bits [bit, bit + bits) of the coordinate
+/// `letter`, as a number of these bits; empty: nothing. `names` says what each bit of the number is (FragmentLayout).
+UOp fragment_coordinate(const std::vector<FragmentDigit>& digits, std::string_view names, char letter, int bit,
+                        int bits);
 
 }  // namespace tg

@@ -3,15 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "tinygrad/base/contains.h"
+#include "tinygrad/codegen/plan/attention_parts.h"
 #include "tinygrad/codegen/scratch/stage.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/fold.h"
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/loop_ranges.h"
-#include "tinygrad/uop/symbolic.h"
 
 namespace tg {
 namespace {
@@ -19,10 +18,8 @@ constexpr int64_t kMostRows = 128;   // of a tile
 constexpr int64_t kMostBlock = 256;  // keys of a block
 constexpr int64_t kVectors = 2;      // of a register tile
 
-using Map = std::vector<std::pair<UOp, UOp>>;
+using Map = PositionMap;
 
-int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
-UOp ceil_div(UOp n, int64_t d) { return UOp::alu(Ops::FLOORDIV, {n + ConstValue(d - 1), UOp::constant(d)}); }
 /// Returns the largest divisor of n that is a multiple of `step` and at most `most`; 0: there is none.
 int64_t part(int64_t n, int64_t step, int64_t most) {
   int64_t d = std::max(most / step * step, step);
@@ -89,7 +86,10 @@ class Blocks {
       more_.push_back(names_.range(r.src(0), AxisType::kLoop));
       around_.push_back({r, more_.back()});
     }
-    find_open_blocks();
+    const BlockSpan open = open_blocks(f_, first_row_, rows_, block_);
+    blocks_ = open.blocks;
+    begin_ = open.begin;
+    end_ = open.end;
     block_range_ = names_.range(fold_add(end_, fold_mul(begin_, -1)), AxisType::kLoop);
     first_place_ = fold_mul(fold_add(block_range_, begin_), block_);
     scores_ = scratch(rows_ * block_);
@@ -110,7 +110,7 @@ class Blocks {
   /// Makes the kernel of a product: all sums of its factor but the last go to scratch memory first, where the factor
   /// then replaces one.
   UOp product(UOp store) {
-    const Mask mask = mask_of_factor();
+    const AttentionMask mask = mask_of_factor(f_);
     UOp filled;
     Map tiles;
     for (size_t i = 0; i + 1 < f_.sums.size(); i++) {
@@ -176,18 +176,7 @@ class Blocks {
   }
   /// Returns the gate of positions in the last block that are before the end; empty: all are.
   UOp within(UOp over) const { return tail_ ? over < over_ : UOp(); }
-  /// Returns `value` at mapped positions; nothing beyond the end is read.
-  UOp placed(UOp value, const Map& map, UOp gate) const {
-    if (!gate) return value.substitute(map);
-    Map gated = map;
-    for (UOp u : value.toposort())
-      if (u.is(Ops::INDEX) && depends_on(u, f_.over)) {
-        UOps src{u.src(0).substitute(map)};
-        for (UOp i : u.srcs().subspan(1)) src.push_back(i.substitute(map).valid(gate));
-        gated.push_back({u, UOp::make(Ops::INDEX, u.dtype(), src, u.arg())});
-      }
-    return value.substitute(gated);
-  }
+  UOp placed(UOp value, const Map& map, UOp gate) const { return read_within(value, f_.over, map, gate); }
   /// Returns the loops over blocks, inside of those over a product's further ranges.
   UOps block_loops() const {
     UOps loops = more_;
@@ -307,106 +296,6 @@ class Blocks {
     UOps own = outer_;
     own.push_back(row);
     return store.substitute(map).end(own);
-  }
-
-  /// A mask: the value is `closed` where the condition, or its negation, does not hold.
-  struct Mask {
-    UOp condition;
-    bool contrary = false;
-  };
-  static Mask mask_of(UOp value, double closed) {
-    auto is_closed = [&](UOp u) { return u.is_const() && !u.is_invalid() && u.const_float() == closed; };
-    if (!value.is(Ops::WHERE)) return {};
-    Mask m{value.src(0), is_closed(value.src(1))};
-    if (!m.contrary && !is_closed(value.src(2))) return {};
-    while (m.condition.is(Ops::CMPNE) && m.condition.src(1).is_const() && m.condition.src(1).dtype().is_bool()) {
-      m.contrary ^= m.condition.src(1).const_int() != 0;
-      m.condition = m.condition.src(0);
-    }
-    return m;
-  }
-  /// Returns the mask of a product's factor, which may be scaled.
-  Mask mask_of_factor() const {
-    UOp masked;
-    for (UOp u : factors_of(simplify(f_.factor))) {
-      if (u.is_const()) continue;
-      if (masked) return {};
-      masked = u;
-    }
-    return masked ? mask_of(masked, 0) : Mask();
-  }
-
-  /// row * per_row + over * per_over + rest < 0: the positions that a mask keeps.
-  struct Bound {
-    int64_t per_row = 0, per_over = 0;
-    UOp rest = UOp::constant(int64_t{0});
-  };
-  /// Adds k * u to a bound. Returns false when u is not affine in row and column.
-  bool add_to(Bound& bound, UOp u, int64_t k) const {
-    std::vector<std::pair<UOp, int64_t>> stack{{u, k}};
-    while (!stack.empty()) {
-      auto [v, n] = stack.back();
-      stack.pop_back();
-      const bool literal = v.is_const() && !v.is_invalid() && v.dtype().is_int();
-      const bool scaled = v.is(Ops::MUL) && v.src(1).is_const() && v.src(1).dtype().is_int();
-      const bool widened =
-          v.is(Ops::CAST) && v.src(0).dtype().is_int() && v.dtype().is_int() && v.dtype().itemsize() >= 4;
-      if (v == f_.row) {
-        bound.per_row += n;
-      } else if (v == f_.over) {
-        bound.per_over += n;
-      } else if (literal) {
-        bound.rest = fold_add(bound.rest, UOp::constant(n * static_cast<int64_t>(v.const_int())));
-      } else if (v.is(Ops::ADD)) {
-        stack.push_back({v.src(0), n});
-        stack.push_back({v.src(1), n});
-      } else if (scaled) {
-        stack.push_back({v.src(0), n * static_cast<int64_t>(v.src(1).const_int())});
-      } else if (widened) {
-        stack.push_back({v.src(0), n});
-      } else if (v.is(Ops::PARAM)) {
-        bound.rest = fold_add(bound.rest, fold_mul(v, n));
-      } else {
-        return false;
-      }
-    }
-    return true;
-  }
-  /// Returns the bound of a mask that compares row and column; nullopt for any other mask.
-  std::optional<Bound> bound_of(const Mask& mask) const {
-    if (!mask.condition || !mask.condition.is(Ops::CMPLT) || !mask.condition.src(0).dtype().is_int()) return {};
-    Bound b;
-    if (mask.contrary) b.rest = fold_add(b.rest, UOp::constant(int64_t{-1}));
-    UOp less = mask.condition.src(mask.contrary ? 1 : 0), more = mask.condition.src(mask.contrary ? 0 : 1);
-    if (!add_to(b, more, -1) || !add_to(b, less, 1)) return {};
-    return b;
-  }
-
-  /// Finds the blocks that the mask keeps for some row of the tile; the others are skipped.
-  void find_open_blocks() {
-    blocks_ = over_.is_const() ? UOp::constant(ceil_div(constant_size(f_.over), block_)) : ceil_div(over_, block_);
-    begin_ = UOp::constant(int64_t{0});
-    end_ = blocks_;
-    const std::optional<Bound> bound =
-        bound_of(f_.kind == AttentionForm::kProduct ? mask_of_factor() : mask_of(simplify(f_.score), -INFINITY));
-    if (!bound) return;
-    auto block_at = [&](UOp over) { return UOp::alu(Ops::FLOORDIV, {over, UOp::constant(block_)}); };
-    auto within_all = [&](UOp n) {
-      n = (n < blocks_).where(n, blocks_);
-      return UOp::alu(Ops::MAX, {n, UOp::constant(int64_t{0})});
-    };
-    const int64_t per_row = bound->per_row;
-    if (bound->per_over == 1 && (per_row == 0 || per_row == -1)) {
-      // over < row - rest: the last row of the tile keeps the most
-      UOp most = fold_add(fold_mul(bound->rest, -1), UOp::constant(block_ - 1));
-      if (per_row) most = fold_add(fold_add(first_row_, UOp::constant(rows_ - 1)), most);
-      end_ = within_all(block_at(most));
-    } else if (bound->per_over == -1 && (per_row == 0 || per_row == 1)) {
-      // over > row + rest: the first row of the tile does
-      UOp least = fold_add(bound->rest, UOp::constant(int64_t{1}));
-      if (per_row) least = fold_add(first_row_, least);
-      begin_ = within_all(block_at(least));
-    }
   }
 
   UOp sink_;

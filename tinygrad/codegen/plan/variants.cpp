@@ -8,6 +8,7 @@
 #include "tinygrad/codegen/decomp/decomp.h"
 #include "tinygrad/codegen/opt/tensor_core_product.h"
 #include "tinygrad/codegen/plan/attention_blocks.h"
+#include "tinygrad/codegen/plan/attention_groups.h"
 #include "tinygrad/codegen/plan/flatten_rows.h"
 #include "tinygrad/codegen/plan/grid_plan.h"
 #include "tinygrad/codegen/plan/heuristic.h"
@@ -75,11 +76,14 @@ int axis_count(const KernelAxes& kernel) { return static_cast<int>(kernel.axes()
 bool always(PlanRequest&) { return true; }
 bool plan_nothing(PlanRequest&) { return true; }
 
-bool is_attention(PlanRequest& r) { return !r.renderer.has_locals() && r.plan.ast.arg<KernelInfo>().attention; }
+bool is_attention(PlanRequest& r) { return r.plan.ast.arg<KernelInfo>().attention; }
 bool plan_attention(PlanRequest& r) {
-  const std::optional<AttentionForm> form = match_attention(r.plan.ast);
+  const std::optional<AttentionForm> form = match_attention(r.plan.ast, r.renderer.has_locals());
   TG_ASSERT(form, "a kernel marked as attention stores another value: ", r.plan.ast);
-  r.plan.ast = lower_stages(attention_blocks(r.plan.ast, *form, r.renderer, r.names), r.names, r.renderer.target());
+  const Target& target = r.renderer.target();
+  const UOp blocks = r.renderer.has_locals() ? attention_groups(r.plan.ast, *form, r.renderer, r.options, r.names)
+                                             : attention_blocks(r.plan.ast, *form, r.renderer, r.names);
+  r.plan.ast = lower_stages(blocks, r.names, target);
   r.plan.final = true;
   return true;
 }

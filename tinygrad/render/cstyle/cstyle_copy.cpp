@@ -44,9 +44,10 @@ std::string CStyleWriter::body() const {
          "  } else {\n  const bool aligned = false;\n" + rest + "  }\n";
 }
 
-/// Returns how many iterations of a loop are written out: some that divide their number, where the innermost
+/// Returns how many iterations of a loop over a sum are written out: some that divide their number, where the innermost
 /// instructions are those of matrices.
 int64_t CStyleWriter::unrolled(UOp loop) const {
+  if (axis_type(loop) != AxisType::kReduce) return 1;
   const int64_t trips = constant_size(loop);
   const bool products = std::any_of(view_.insts().begin(), view_.insts().end(), [&](const Inst& in) {
     return in.u.is(Ops::WMMA) && in.u.nsrc() > 3 && innermost_loop(in.u) == loop;
