@@ -2,6 +2,7 @@
 #include "tinygrad/runtime/gpu_device.h"
 
 #include <map>
+#include <string_view>
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/runtime/device_registry.h"
