@@ -40,49 +40,24 @@ Roofline roofline_of(const std::string& device) {
   return Device::get(device).kind() == "CPU" ? measured_roofline() : Roofline{};
 }
 
-nlohmann::ordered_json parts_json(const std::vector<CostAccount::Part>& parts) {
-  auto out = nlohmann::ordered_json::object();
+using Json = nlohmann::ordered_json;
+template <class T> Json value_json(const T& v) { return v; }
+Json value_json(const std::vector<CostAccount::Part>& parts) {
+  Json out = Json::object();
   for (const CostAccount::Part& p : parts) out[p.what] = p.cycles;
   return out;
 }
-
-nlohmann::ordered_json kernel_json(const InspectedKernel& k) {
-  nlohmann::ordered_json opts = nlohmann::ordered_json::array();
-  for (const Opt& o : k.opts) opts.push_back(str(o));
-  return {{"name", k.name},
-          {"device", k.device},
-          {"origin", k.origin},
-          {"buffers", k.buffers},
-          {"loops", k.loops},
-          {"stores", k.stores},
-          {"variant", k.plan.variant},
-          {"form", k.plan.form},
-          {"opts", std::move(opts)},
-          {"cycles", k.plan.cycles},
-          {"together", parts_json(k.plan.account.together)},
-          {"besides", parts_json(k.plan.account.besides)},
-          {"factor", k.plan.account.factor},
-          {"operations", k.estimates.ops},
-          {"bytes", k.estimates.mem},
-          {"seconds", k.seconds},
-          {"target", k.target},
-          {"program", k.program},
-          {"source", k.source},
-          {"assembly", k.assembly}};
+template <class T> Json list_json(const std::vector<T>& list) {
+  Json out = Json::array();
+  for (const T& one : list) {
+    Json fields = Json::object();
+    each_field(one, [&](const char* name, const auto& value) { fields[name] = value_json(value); });
+    out.push_back(std::move(fields));
+  }
+  return out;
 }
-
-nlohmann::ordered_json to_json(const Inspection& in) {
-  static constexpr const char* kKinds[] = {"input", "result", "stored"};
-  nlohmann::ordered_json buffers = nlohmann::ordered_json::array(), kernels = nlohmann::ordered_json::array();
-  for (const ScheduleBuffer& b : in.buffers)
-    buffers.push_back({{"kind", kKinds[b.kind]},
-                       {"dtype", str(b.dtype)},
-                       {"elements", b.size},
-                       {"device", b.device},
-                       {"why", b.why},
-                       {"instead", b.instead}});
-  for (const InspectedKernel& k : in.kernels) kernels.push_back(kernel_json(k));
-  return {{"graph", in.graph}, {"buffers", std::move(buffers)}, {"kernels", std::move(kernels)}};
+Json to_json(const Inspection& in) {
+  return {{"graph", in.graph}, {"buffers", list_json(in.buffers)}, {"kernels", list_json(in.kernels)}};
 }
 
 int list_names() {

@@ -41,7 +41,6 @@ class CallArguments {
 
   /// ValueError for arguments that nothing has asked for.
   void check_all_used() const;
-  const std::string& function() const { return function_; }
 
  private:
   const ExpressionValue* find(size_t place, const char* name);

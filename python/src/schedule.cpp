@@ -5,7 +5,6 @@
 #include "casters.h"
 #include "graph.h"
 #include "interrupt.h"
-#include "tinygrad/base/text.h"
 #include "tinygrad/tensor/inspect_tensors.h"
 
 namespace tg::python {
@@ -58,58 +57,26 @@ UOpObject linear_of(const BoundSchedule& bound) {
   return made([&] { return UOp::make(Ops::LINEAR, dtypes::void_, calls); });
 }
 
-nb::dict parts_of(const std::vector<CostAccount::Part>& parts) {
+template <class T> nb::object value_object(const T& v) { return nb::cast(v); }
+nb::object value_object(const std::vector<CostAccount::Part>& parts) {
   nb::dict d;
   for (const CostAccount::Part& p : parts) d[p.what] = p.cycles;
   return d;
 }
-
-/// One kernel of an inspection, as a notebook shows it.
-nb::dict kernel_dict(const InspectedKernel& k) {
-  nb::dict d;
-  nb::list opts;
-  for (const Opt& o : k.opts) opts.append(str(o));
-  d["name"] = k.name;
-  d["device"] = k.device;
-  d["origin"] = k.origin;
-  d["buffers"] = k.buffers;
-  d["loops"] = k.loops;
-  d["stores"] = k.stores;
-  d["variant"] = k.plan.variant;
-  d["form"] = k.plan.form;
-  d["opts"] = opts;
-  d["cycles"] = k.plan.cycles;
-  d["together"] = parts_of(k.plan.account.together);
-  d["besides"] = parts_of(k.plan.account.besides);
-  d["factor"] = k.plan.account.factor;
-  d["operations"] = k.estimates.ops;
-  d["bytes"] = k.estimates.mem;
-  d["seconds"] = k.seconds;
-  d["target"] = k.target;
-  d["program"] = k.program;
-  d["source"] = k.source;
-  d["assembly"] = k.assembly;
-  return d;
-}
-
-nb::dict inspection_dict(const Inspection& in) {
-  static constexpr const char* kKinds[] = {"input", "result", "stored"};
-  nb::list buffers, kernels;
-  for (const ScheduleBuffer& b : in.buffers) {
-    nb::dict d;
-    d["kind"] = kKinds[b.kind];
-    d["dtype"] = str(b.dtype);
-    d["elements"] = b.size;
-    d["device"] = b.device;
-    d["why"] = b.why;
-    d["instead"] = b.instead;
-    buffers.append(d);
+template <class T> nb::list list_of_fields(const std::vector<T>& list) {
+  nb::list out;
+  for (const T& one : list) {
+    nb::dict fields;
+    each_field(one, [&](const char* name, const auto& value) { fields[name] = value_object(value); });
+    out.append(fields);
   }
-  for (const InspectedKernel& k : in.kernels) kernels.append(kernel_dict(k));
+  return out;
+}
+nb::dict inspection_dict(const Inspection& in) {
   nb::dict out;
   out["graph"] = in.graph;
-  out["buffers"] = buffers;
-  out["kernels"] = kernels;
+  out["buffers"] = list_of_fields(in.buffers);
+  out["kernels"] = list_of_fields(in.kernels);
   return out;
 }
 

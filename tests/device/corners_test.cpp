@@ -236,7 +236,7 @@ TEST(Chains, OfSines) {
 
 TEST(Selections, OfManyElements) {
   const int64_t n = 100000;  // a thread looks at each
-  if (most_iterations() < n) GTEST_SKIP() << "loops end after " << most_iterations() << " iterations";
+  TG_NEEDS_ITERATIONS(n);
   const Tensor x = stored(((Tensor::arange(n) * 7919) % 1000 - 500).reshape(100, 1000));
   const Ints32 all = x.to_vector<int32_t>();
   Ints32 want, rows;

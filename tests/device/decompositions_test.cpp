@@ -63,6 +63,7 @@ TEST(Decompositions, Qr) {
 }
 
 TEST(Decompositions, Svd) {
+  TG_NEEDS_ITERATIONS(72882);
   for (const Shape& shape :
        {Shape{3, 3}, Shape{7, 4}, Shape{4, 7}, Shape{1, 1}, Shape{5, 1}, Shape{1, 5}, Shape{2, 3, 6, 5}, Shape{17, 17}})
     for (bool full : {false, true})
@@ -95,6 +96,7 @@ TEST(Decompositions, RowsOfSeveralVectors) {
 }
 
 TEST(Decompositions, WithoutFullRank) {
+  TG_NEEDS_ITERATIONS(72882);
   for (const Tensor& x : {Tensor::zeros(4, 3), Tensor::ones(4, 4), Tensor({{0.f, 1.f}, {0.f, 2.f}})}) {
     auto [q, r] = x.qr();
     EXPECT_LT(skewness(q), 1e-6);
@@ -107,6 +109,7 @@ TEST(Decompositions, WithoutFullRank) {
 }
 
 TEST(Decompositions, NumbersWhoseSquaresDoNotFit) {
+  TG_NEEDS_ITERATIONS(129435);
   const Tensor x = matrix({5, 5}, 3, dtypes::float32);
   const Doubles s = x.svd().s.to_vector<double>();
   for (float scale : {1e30f, 1e-30f}) {
@@ -118,6 +121,7 @@ TEST(Decompositions, NumbersWhoseSquaresDoNotFit) {
 }
 
 TEST(Decompositions, HalfPrecisionIsRoundedOnce) {
+  TG_NEEDS_ITERATIONS(72882);
   const Tensor x = matrix({6, 4}, 4, dtypes::float16);
   auto [q, r] = x.qr();
   EXPECT_EQ(q.dtype(), dtypes::float16);
@@ -203,6 +207,7 @@ TEST(Decompositions, SecondGradients) {
 }
 
 TEST(Decompositions, OneKernelForAllColumns) {
+  TG_NEEDS_ITERATIONS(87360);
   const Tensor small = matrix({8, 8}, 18, dtypes::float32), large = matrix({24, 24}, 18, dtypes::float32);
   auto kernels = [](const Tensor& x) {
     const int64_t before = GlobalCounters::kernels;

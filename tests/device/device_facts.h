@@ -2,6 +2,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/render/wgsl/wgsl.h"
@@ -45,6 +46,10 @@ inline bool has_type(DType d) {
 #define TG_NEEDS_VALUES() \
   if (!Device::get().executes()) GTEST_SKIP() << Device::get().kind() << " computes no values"
 
+/// Whether kernels, bytes and operations are those of a whole graph in buffers: not one by one, and without the copies
+/// that textures take (IMAGE=1).
+inline bool counts_whole_graphs() { return !env::EAGER && env::IMAGE.get() != 1; }
+
 /// Whether kernels keep float32 below 2^-126.
 inline bool has_denormals() {
   Device& device = Device::get();
@@ -53,6 +58,12 @@ inline bool has_denormals() {
 
 /// Returns the iterations of loops that a thread may have.
 inline int64_t most_iterations() { return Device::get().target().has(kBoundedLoops) ? kMostIterations : INT64_MAX; }
+
+/// Leaves a case with a kernel of more iterations than a thread of the device may have.
+#define TG_NEEDS_ITERATIONS(n)                                                              \
+  if (most_iterations() < (n))                                                              \
+  GTEST_SKIP() << "loops of " << Device::get().kind() << " end after " << most_iterations() \
+               << " iterations, this takes " << (n)
 
 /// Whether a kernel may compute reduces over a row and what reads them, with a thread or a group of threads a row.
 inline bool has_row_kernels() { return device_traits(Device::get().kind()).row_kernels; }

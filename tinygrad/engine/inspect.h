@@ -39,6 +39,43 @@ struct Inspection {
   MemoryNeeds memory;                    ///< bytes in addition to the inputs
 };
 
+/// Calls f(name, value) for what is known of a buffer, in the order in which JSON and Python have it. Values are texts,
+/// numbers, and lists of these.
+template <class F> void each_field(const ScheduleBuffer& b, F&& f) {
+  static constexpr const char* kKinds[] = {"input", "result", "stored"};
+  f("kind", kKinds[b.kind]);
+  f("dtype", b.dtype.name());
+  f("elements", b.size);
+  f("device", b.device);
+  f("why", b.why);
+  f("instead", b.instead);
+}
+/// The same of a kernel; the terms of its account are CostAccount::Parts.
+template <class F> void each_field(const InspectedKernel& k, F&& f) {
+  std::vector<std::string> opts;
+  for (const Opt& o : k.opts) opts.push_back(to_text({o}));
+  f("name", k.name);
+  f("device", k.device);
+  f("origin", k.origin);
+  f("buffers", k.buffers);
+  f("loops", k.loops);
+  f("stores", k.stores);
+  f("variant", k.plan.variant);
+  f("form", k.plan.form);
+  f("opts", opts);
+  f("cycles", k.plan.cycles);
+  f("together", k.plan.account.together);
+  f("besides", k.plan.account.besides);
+  f("factor", k.plan.account.factor);
+  f("operations", k.estimates.ops);
+  f("bytes", k.estimates.mem);
+  f("seconds", k.seconds);
+  f("target", k.target);
+  f("program", k.program);
+  f("source", k.source);
+  f("assembly", k.assembly);
+}
+
 /// Compiles the kernels of a schedule, runs them where that is asked for and possible, and says what became of them.
 /// Throws what compiling throws: CompileError, DeviceError.
 Inspection inspect(const Schedule& s, const InspectOptions& options = {});

@@ -317,43 +317,35 @@ class Interpreter::Decoder {
     push(s);
   }
 
-  /// As a load, whose address is that of a row of 16 bytes.
-  void matrix_load(UOp u) {
+  /// Returns a step that is given an address in the memory of the group: of matrices, or of a row of one.
+  Step matrix_step(UOp u, Kind kind) {
     const MemAccess a = view_.access(u.src(0));
-    TG_ASSERT(is_shared(a.base) && a.lanes == 1, "a load of matrices from other memory than a group's: ", u);
+    TG_ASSERT(is_shared(a.base) && a.lanes == 1, "matrices in other memory than a group's: ", u);
     Step s{};
-    s.kind = Kind::kMatrixLoad;
-    s.item = static_cast<uint8_t>(item(u));
-    s.u = u;
-    s.index_type = a.index.dtype();
-    s.index_item = static_cast<uint8_t>(item(a.index));
-    s.stride = static_cast<size_t>(a.base.dtype().itemsize());
-    s.size = a.size - 16 / a.base.dtype().itemsize() + 1;  // rows that begin further back end outside
-    s.memory = Memory::kShared;
-    s.base = static_cast<int64_t>(place(a.base));
-    s.in[0] = operand(a.index, 1);
-    s.out = place(u) = reserve(kAlign);
-    for (int i = 1; i < matrix_registers(u); i++) reserve(kAlign);
-    push(s);
-  }
-
-  /// As a load; what it gives is the address.
-  void matrix(UOp u) {
-    const MemAccess a = view_.access(u.src(0));
-    TG_ASSERT(is_shared(a.base) && a.lanes == 1, "a matrix in other memory than a group's: ", u);
-    Step s{};
-    s.kind = Kind::kMatrix;
+    s.kind = kind;
     s.item = static_cast<uint8_t>(item(u));
     s.u = u;
     s.index_type = a.index.dtype();
     s.index_item = static_cast<uint8_t>(item(a.index));
     s.stride = static_cast<size_t>(a.base.dtype().itemsize());
     s.size = a.size;
+    s.memory = Memory::kShared;
     s.base = static_cast<int64_t>(place(a.base));
     s.in[0] = operand(a.index, 1);
     s.out = place(u) = reserve(kAlign);
+    return s;
+  }
+
+  /// As a load, whose address is that of a row of 16 bytes.
+  void matrix_load(UOp u) {
+    Step s = matrix_step(u, Kind::kMatrixLoad);
+    s.size -= 16 / static_cast<int64_t>(s.stride) - 1;  // rows that begin further back end outside
+    for (int i = 1; i < matrix_registers(u); i++) reserve(kAlign);
     push(s);
   }
+
+  /// As a load; what it gives is the address.
+  void matrix(UOp u) { push(matrix_step(u, Kind::kMatrix)); }
 
   void product(UOp u) {
     const TensorCore* core = find_tensor_core(u.arg<std::string>());
