@@ -11,7 +11,7 @@ namespace tg::app {
 namespace {
 
 using Value = ExpressionValue;
-constexpr int kDeepest = 200;  // parentheses and calls inside each other
+constexpr int kDeepest = 200;  // parentheses, calls and powers inside each other
 
 class Parser {
  public:
@@ -113,8 +113,10 @@ class Parser {
     return left;
   }
   Value sign() {
-    if (!take("-")) return power();
-    Value v = sign();
+    bool minus = false;
+    while (take("-")) minus = !minus;
+    Value v = power();
+    if (!minus) return v;
     if (const auto* s = std::get_if<Scalar>(&v.what)) return {negated(*s)};
     return {tensor_of(v).neg()};
   }
@@ -122,9 +124,11 @@ class Parser {
     return s.dtype.is_float() ? Scalar(-s.value.as_double()) : Scalar(-static_cast<int64_t>(s.value.i));
   }
   Value power() {
-    Value base = postfix();
-    if (!take("**")) return base;
-    return {tensor_of(base).pow(tensor_of(sign()))};
+    if (++depth_ > kDeepest) fail("fewer powers of powers");
+    Value v = postfix();
+    if (take("**")) v = {tensor_of(v).pow(tensor_of(sign()))};
+    depth_--;
+    return v;
   }
 
   Value postfix() {

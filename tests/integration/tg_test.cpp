@@ -241,7 +241,12 @@ TEST(Tg, ExpressionsThatAreNotUnderstood) {
     EXPECT_EQ(r.exit_code, 1) << text;
     EXPECT_THAT(r.err, HasSubstr(message)) << text;
   }
-  EXPECT_THAT(tg_run({"explain", "--quick", std::string(5000, '(')}).err, HasSubstr("fewer parentheses"));
+  EXPECT_THAT(tg_run({"explain", "--quick", std::string(5000, '(')}).err, HasSubstr("fewer p"));
+  std::string powers = "2";
+  for (int i = 0; i < 5000; i++) powers += "**2";
+  EXPECT_THAT(tg_run({"explain", "--quick", powers}).err, HasSubstr("fewer powers of powers"));
+  EXPECT_TRUE(tg_run({"explain", "--quick", "rand(3) + " + std::string(50000, '-') + "2"}).ok())
+      << "signs are no depth";
 }
 
 TEST(Tg, CacheClearOfAnUnknownTable) {
