@@ -21,7 +21,8 @@ constexpr double kTolerance = 1e-3;
 
 /// What is compared with the CPU: settings of DEV.
 constexpr const char* kDevices[] = {"CL:OPENCL:lanes", "CL:OPENCL:workgroups", "WEBGPU", "INTERP"};
-/// Those of them that add in the order of the CPU.
+/// Those of them that add in the order of the CPU where nothing is chosen for their kernels (NOOPT=1): what is chosen
+/// differs with the figures of a processor and of a driver for it.
 constexpr const char* kSameOrder[] = {"CL:OPENCL:lanes"};
 
 /// A convolutional network without kinks. In one of max pooling and ReLU the least difference, as of sums in another
@@ -76,7 +77,10 @@ TEST_P(SmoothTraining, TakesTheStepsOfTheCpu) { expect_steps_of_the_cpu<SmoothNe
 INSTANTIATE_TEST_SUITE_P(Mnist, SmoothTraining, ::testing::ValuesIn(kDevices), test_name);
 
 class ConvNetTraining : public ::testing::TestWithParam<const char*> {};
-TEST_P(ConvNetTraining, TakesTheStepsOfTheCpu) { expect_steps_of_the_cpu<models::ConvNet>(GetParam(), 64); }
+TEST_P(ConvNetTraining, TakesTheStepsOfTheCpu) {
+  const Context same_order{{"NOOPT", 1}};
+  expect_steps_of_the_cpu<models::ConvNet>(GetParam(), 16);
+}
 INSTANTIATE_TEST_SUITE_P(Mnist, ConvNetTraining, ::testing::ValuesIn(kSameOrder), test_name);
 
 }  // namespace

@@ -63,7 +63,7 @@ class Evaluation {
   void streams();
   double overlapping(double moving) const { return std::max({compute_ + chains_, memory_, near_, moving}); }
   double shared_issue() const;
-  double factor() const;
+  double waits() const;
   double total(double moving) const;
 
   const CostModel& m_;
@@ -440,18 +440,17 @@ double Evaluation::shared_issue() const {
   return (products_ ? rates_.shared_issue_products : rates_.shared_issue) * std::min(compute_, memory_);
 }
 
-double Evaluation::factor() const {
-  const double waits = m_.lane_windows(c_, lane_) || covered_ ? rates_.lane_window_wait
-                       : c_.windows                           ? rates_.window_wait
-                                                              : 1;
-  return (1 + rates_.body_growth * body_) * spread_ * waits;
+/// Returns the factor for windows that the first level cache misses.
+double Evaluation::waits() const {
+  if (m_.lane_windows(c_, lane_) || covered_) return rates_.lane_window_wait;
+  return c_.windows ? rates_.window_wait : 1;
 }
 
 /// Returns all terms together, with `moving` cycles for traffic between caches.
 double Evaluation::total(double moving) const {
   return (overlapping(moving) + spills_ + shared_issue() + (products_ ? rates_.loop_products : rates_.loop) * loops_ +
           (memory_ > compute_ ? exits_ : 0) + filling_ * (brief_ ? rates_.short_fill : 1)) *
-         factor();
+         (1 + rates_.body_growth * body_) * spread_ * waits();
 }
 
 double Evaluation::cycles(double bound) {
@@ -493,7 +492,7 @@ CostAccount Evaluation::account() {
                       {"loops", (products_ ? rates_.loop_products : rates_.loop) * loops_},
                       {"ends of short loops", memory_ > compute_ ? exits_ : 0},
                       {"filling panels", filling_ * (brief_ ? rates_.short_fill : 1)}},
-          .factor = factor()};
+          .factor = (1 + rates_.body_growth * body_) * spread_ * waits()};
 }
 }  // namespace
 

@@ -60,7 +60,11 @@ bool reads_stage(UOp u) { return u.is(Ops::LOAD) && u.src(0).is(Ops::INDEX) && u
 
 bool is_shared_product(UOp u) { return u.is(Ops::WMMA) && u.nsrc() == 5; }
 
-bool is_matrix_in_memory(UOp u) { return u.is(Ops::CUSTOMI) && u.dtype() == dtypes::uint64 && u.src(0).is(Ops::LOAD); }
+bool is_matrix_in_memory(UOp u) {
+  // A shuffle of a number of 64 bits has an integer.
+  return u.is(Ops::CUSTOMI) && u.arg_kind() == ArgKind::kString && u.dtype() == dtypes::uint64 &&
+         u.src(0).is(Ops::LOAD);
+}
 
 bool is_window(UOp u) { return is_kind(u, StageKind::kWindow); }
 
