@@ -57,7 +57,25 @@ UOpObject linear_of(const BoundSchedule& bound) {
   return made([&] { return UOp::make(Ops::LINEAR, dtypes::void_, calls); });
 }
 
-template <class T> nb::object value_object(const T& v) { return nb::cast(v); }
+nb::object value_object(std::string_view text) { return nb::str(text.data(), text.size()); }
+nb::object value_object(const std::vector<std::string>& texts) {
+  nb::list l;
+  for (const std::string& t : texts) l.append(value_object(t));
+  return l;
+}
+template <class T>
+  requires std::is_arithmetic_v<T>
+nb::object value_object(T number) {
+  if constexpr (std::is_floating_point_v<T>) return nb::float_(static_cast<double>(number));
+  else return nb::int_(number);
+}
+template <class T>
+  requires std::is_arithmetic_v<T>
+nb::object value_object(const std::vector<T>& numbers) {
+  nb::list l;
+  for (T n : numbers) l.append(value_object(n));
+  return l;
+}
 nb::object value_object(const std::vector<CostAccount::Part>& parts) {
   nb::dict d;
   for (const CostAccount::Part& p : parts) d[p.what] = p.cycles;

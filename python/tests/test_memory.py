@@ -6,6 +6,10 @@ import pytest
 from tinygrad_cpp import Cancelled, Context, GlobalCounters, OutOfMemoryError, Tensor, TinyJit, _core
 
 
+# A job that a shell starts in the background inherits an ignored SIGINT, for which Python installs no handler.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def interrupted(work, after=0.2):
     """Seconds from a Ctrl-C until KeyboardInterrupt came out of work()."""
     sent = []
