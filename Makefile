@@ -6,7 +6,7 @@ TIDY = clang-tidy-19
 SOURCES = git ls-files -z -- '*.cpp' '*.h' | xargs -0 -r
 
 .PHONY: help demo deps release dev test python test-python asan ubsan tsan format check complexity bench compare env-docs
-.PHONY: fuzz clean test-cl test-backend test-cuda
+.PHONY: fuzz clean test-cl test-backend test-cuda site
 
 help:
 	@echo "make demo    install what is missing, build, train a convnet on MNIST"
@@ -19,6 +19,7 @@ help:
 	@echo "make fuzz    build the fuzz targets with clang and sanitizers, run each for FUZZ_SECONDS (30)"
 	@echo "make compare build release and compare it with other libraries (from PyPI)"
 	@echo "make bench   build release and run the benchmarks;   make format   format the sources"
+	@echo "make site    the pages and a reference of the headers as a web site in build/site (mkdocs-material from PyPI, doxygen)"
 	@echo "make check   layers, sources, coverage, format, cognitive complexity of every function (minutes the first time)"
 
 demo: release
@@ -35,6 +36,7 @@ check:
 	python3 tools/check_layers.py
 	python3 tools/check_source.py
 	python3 tools/api_coverage.py --check
+	@if command -v doxygen >/dev/null; then python3 tools/check_docs.py; else echo "no doxygen: comments of headers not checked"; fi
 	@if command -v $(FORMAT) >/dev/null; then echo "checking the format"; $(SOURCES) $(FORMAT) --dry-run --Werror; else echo "no $(FORMAT): format not checked"; fi
 	@if command -v $(TIDY) >/dev/null; then $(MAKE) --no-print-directory complexity; else echo "no $(TIDY): complexity not checked"; fi
 
@@ -105,6 +107,10 @@ compare: release
 
 format:
 	$(SOURCES) $(FORMAT) -i
+
+site: $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install -q --disable-pip-version-check mkdocs-material
+	PATH="$(abspath $(VENV))/bin:$$PATH" python3 tools/site.py build/site
 
 env-docs: release
 	build/release/bin/tg env --markdown > docs/env.md

@@ -22,9 +22,10 @@ fuzz=${1:-}
 runtime() { [ "$fuzz" != --fuzz ] || installed "libclang-rt-$llvm-dev"; }
 # Kernels for other processors are run where their emulator is offered.
 emulator() { installed qemu-user && installed g++-aarch64-linux-gnu; }
+reference() { installed doxygen; }
 page() { installed libjs-d3 && installed chromium && installed chromium-driver; }
 format=yes; { installed clang-format-19 && installed clang-tidy-19; } || format=no
-if [ ${#missing[@]} = 0 ] && [ -n "$llvm" ] && installed "clang-$llvm" && runtime && emulator && page && { [ $format = yes ] || [ "$llvm" != 19 ]; }; then exit 0; fi
+if [ ${#missing[@]} = 0 ] && [ -n "$llvm" ] && installed "clang-$llvm" && runtime && emulator && page && reference && { [ $format = yes ] || [ "$llvm" != 19 ]; }; then exit 0; fi
 
 sudo=""
 if [ "$(id -u)" != 0 ]; then
@@ -41,8 +42,8 @@ if [ -z "$llvm" ]; then
 fi
 installed "clang-$llvm" || missing+=("clang-$llvm")
 runtime || { offered "libclang-rt-$llvm-dev" && missing+=("libclang-rt-$llvm-dev"); } || true
-# The page of tg viz needs d3, its test a browser.
-for p in clang-format-19 clang-tidy-19 qemu-user g++-aarch64-linux-gnu libjs-d3 chromium chromium-driver; do installed "$p" || { offered "$p" && missing+=("$p"); } || true; done
+# The page of tg viz needs d3, its test a browser; doxygen finds the functions that tools/check_docs.py asks for.
+for p in clang-format-19 clang-tidy-19 qemu-user g++-aarch64-linux-gnu libjs-d3 chromium chromium-driver doxygen; do installed "$p" || { offered "$p" && missing+=("$p"); } || true; done
 [ ${#missing[@]} = 0 ] && exit 0
 echo "install-deps: installing ${missing[*]}"
 $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"

@@ -21,12 +21,15 @@ struct Values;
 class Context {
  public:
   struct Setting {
+    /// A variable by its name and what it is set to.
     template <std::integral T> Setting(const char* n, T v) : name(n), value(static_cast<int64_t>(v)) {}
     template <std::convertible_to<std::string_view> T>
     Setting(const char* n, const T& v) : name(n), value(std::string(std::string_view(v))) {}
     std::string name;
     std::variant<int64_t, std::string> value;
   };
+  /// Sets the variables in this thread until the scope ends. Throws ValueError for a name that does not exist, or a
+  /// value out of its range.
   Context(std::initializer_list<Setting> settings);
   ~Context();
   Context(const Context&) = delete;

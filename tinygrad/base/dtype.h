@@ -32,6 +32,7 @@ class DType {
   int bitsize() const;
   std::string_view name() const;  ///< "float32", "int32", "bool", "bfloat16", ...
 
+  /// Kinds of types; weak ones are those of literals, which take the type of what they meet.
   constexpr bool is_void() const { return id_ == DTypeId::kVoid; }
   constexpr bool is_bool() const { return id_ == DTypeId::kBool; }
   constexpr bool is_weak() const { return id_ == DTypeId::kWeakInt || id_ == DTypeId::kWeakFloat; }
@@ -50,6 +51,7 @@ class DType {
   DTypeId id_ = DTypeId::kVoid;
 };
 
+/// Prints the name: "float32".
 std::ostream& operator<<(std::ostream&, DType);
 
 /// A set of types, one bit each.
@@ -106,6 +108,7 @@ double lowest_float(DType d);
 double highest_float(DType d);
 
 // ---- host conversions; all round to nearest even, fp8 saturates to the largest finite value ----
+/// Converts to the bits of the type and back. To the nearest, ties to even; fp8 saturates to its largest finite value.
 uint16_t float_to_half(float f);
 float half_to_float(uint16_t h);
 uint16_t float_to_bfloat16(float f);

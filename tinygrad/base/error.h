@@ -34,6 +34,7 @@ template <class... A> std::string str(const A&... a) {
   return s.str();
 }
 
+/// Throws the error of a broken invariant of the library, with the place of the assertion; TG_ASSERT calls it.
 [[noreturn]] void internal_error(const char* file, int line, const char* condition, const std::string& what);
 
 }  // namespace tg

@@ -9,6 +9,7 @@
 
 namespace tg::profile {
 
+/// Says whether PROFILE is set, so that nothing is measured when nobody asked.
 inline bool on() { return static_cast<bool>(env::PROFILE); }
 /// Returns nanoseconds of a monotonic clock.
 int64_t now();

@@ -23,6 +23,7 @@ class ByteSource {
   /// Takes bytes that were unpacked.
   static ByteSource of_bytes(std::vector<uint8_t> bytes, std::string what);
 
+  /// Returns the contents; they are valid as long as the source lives.
   std::span<const uint8_t> bytes() const { return bytes_; }
   /// "[op] FILE", to begin messages with.
   const std::string& what() const { return what_; }

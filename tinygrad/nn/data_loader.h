@@ -52,6 +52,7 @@ struct DataLoaderOptions {
 
 class DataLoader {
  public:
+  /// Reads batches of `source`. Throws ValueError for a batch size below 1.
   DataLoader(SampleSource source, const DataLoaderOptions& o = {});
 
   class Epoch;  // data_loader.cpp

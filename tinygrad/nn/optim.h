@@ -29,10 +29,12 @@ class Optimizer : public AnyOptimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
+  /// Forgets the gradients of the parameters; returns what one step computes, unrealized.
   void zero_grad() const override;
   Tensors schedule_step() override;
 
   const Tensors& params() const { return params_; }  ///< what is trained
+  /// Returns what the optimizer keeps beside the parameters: momenta, counters.
   const Tensors& buffers() const {
     return buffers_;
   }  ///< given, but with requires_grad(false): realized with each step, otherwise left alone
@@ -123,6 +125,8 @@ struct SgdOptions {
 };
 class SGD : public LARS {
  public:
+  /// Trains `params`. Throws ValueError for options out of their range and for no parameters, DTypeError for parameters
+  /// that are no floats.
   explicit SGD(const Tensors& params, const SgdOptions& o = {});
 };
 
@@ -155,6 +159,8 @@ Tensors rmsprop_updates(const Tensors& params, const Tensors& grads, const RmsPr
                         const RmsPropOptions& o);
 class RMSprop : public Optimizer {
  public:
+  /// Trains `params`. Throws ValueError for options out of their range and for no parameters, DTypeError for parameters
+  /// that are no floats.
   explicit RMSprop(const Tensors& params, const RmsPropOptions& o = {});
 
  private:
@@ -202,10 +208,14 @@ struct AdamWOptions {
 };
 class AdamW : public LAMB {
  public:
+  /// Trains `params`. Throws ValueError for options out of their range and for no parameters, DTypeError for parameters
+  /// that are no floats.
   explicit AdamW(const Tensors& params, const AdamWOptions& o = {});
 };
 class Adam : public LAMB {
  public:
+  /// Trains `params`. Throws ValueError for options out of their range and for no parameters, DTypeError for parameters
+  /// that are no floats.
   explicit Adam(const Tensors& params, const AdamOptions& o = {});
 };
 

@@ -86,6 +86,8 @@ class LSTM : public Recurrent {
     Tensor output;    ///< (time, batch, directions * hidden)
     LstmState state;  ///< after the last step, (layers * directions, batch, hidden) each
   };
+  /// Runs over `x`, (time, batch, features), or (batch, time, features) with batch_first, from `state` or from zeros.
+  /// Throws ShapeError where the features are not those of the layer.
   Result operator()(const Tensor& x, const std::optional<LstmState>& state = {}) const;
 };
 

@@ -35,6 +35,7 @@ class StateVisitor {
     (member(next_name(names), m), ...);
   }
 
+  /// Visits a member: a tensor under `name`, a layer or a list of them under `name` and a dot.
   template <class M> void member(const std::string& name, const M& m) {
     if constexpr (std::is_same_v<M, Tensor>) {
       if (m.defined()) out_.emplace_back(prefix_ + name, m);

@@ -20,6 +20,7 @@ class TorchValue {
  public:
   using Kind = io::TorchKind;
 
+  /// What the value is, and its value as that. Throws ValueError where it is of another kind.
   Kind kind() const;
   bool is_none() const { return kind() == Kind::kNone; }
   bool as_bool() const;
@@ -30,6 +31,8 @@ class TorchValue {
   const Tensor& as_tensor() const;
 
   size_t size() const;  ///< of a list, tuple, set or dictionary
+  /// Returns an element of a list, a tuple or a set. Throws ValueError for another kind,
+  /// IndexError for an index out of range.
   TorchValue operator[](size_t i) const;
   /// Key and value number i of a dictionary, in the order of the file.
   std::pair<TorchValue, TorchValue> entry(size_t i) const;

@@ -36,7 +36,9 @@ struct MultiheadAttention {
     Tensor output;
     Tensor weights;  ///< (batch, heads, queries, keys), computed only when it is used
   };
+  /// Attends as operator() does, and returns the weights too.
   Result with_weights(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionMasks& m = {}) const;
+  /// Names the parameters for state_dict().
   void visit_state(StateVisitor& visitor) const;
 };
 

@@ -50,6 +50,7 @@ class Device {
 
   const std::string& name() const { return name_; }  ///< canonical: "CPU", "CPU:1"
   const std::string& kind() const { return kind_; }  ///< without the index: "CPU"
+  /// Returns the allocator of its memory.
   LruAllocator& allocator() { return *allocator_; }
   Transfers& transfers() { return *transfers_; }  ///< how buffers are copied
   /// Whether kernels can be compiled and run on this device; false for pure storage.

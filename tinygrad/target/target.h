@@ -44,6 +44,7 @@ struct Target {
 
   ImageLimits images;
 
+  /// Says whether the processor has a feature, by LLVM's name of it.
   bool has(std::string_view feature) const;
   /// True when a * b + c is one instruction, rounded once.
   bool has_fma() const { return arch == "arm64" || arch == "riscv64" || has("fma"); }

@@ -34,6 +34,7 @@ template <class T> struct Flat {
   std::vector<int64_t> shape;
   std::vector<Stored> values;
 
+  /// Flattens nested rows. Throws ShapeError where rows differ in length.
   explicit Flat(const T& rows) {
     measure(rows);
     add(rows, 0);

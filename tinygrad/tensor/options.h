@@ -161,6 +161,7 @@ inline constexpr EllipsisType Ellipsis{};
 /// `Slice(pos, pos + 1)`.
 struct Slice {
   struct Bound {
+    /// None, a number or a symbolic size.
     std::optional<SInt> value;
     UOpRef keep;  ///< a symbolic bound lives as long as the slice
     Bound() = default;

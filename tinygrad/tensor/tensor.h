@@ -186,6 +186,7 @@ class Tensor {
   static Tensors meshgrid(const Tensors& t, bool ij = true);
 
   // ---- random numbers (random.cpp): the stream depends on seed, order of creation and sizes only ----
+  /// Starts the stream of random numbers from its beginning; equal seeds give equal numbers on every device.
   static void manual_seed(uint64_t seed = 0);
   /// Uniform in [0, 1). Without `contiguous` the values are generated where they are used and take no storage.
   static Tensor rand(const Shape& shape, const TensorOptions& o = {}, bool contiguous = true);
@@ -214,6 +215,8 @@ class Tensor {
   static bool training();  ///< TRAINING of this thread: `Context ctx{{"TRAINING", 1}}`
 
   // ---- properties ----
+  /// Returns what is known without computing anything. Sizes may be symbolic; shape(axis) throws IndexError for an axis
+  /// that does not exist.
   bool defined() const { return impl_ != nullptr; }
   UOp uop() const;  ///< valid as long as the tensor keeps it
   DType dtype() const;
@@ -240,6 +243,7 @@ class Tensor {
   bool is_same(const Tensor& o) const { return impl_ == o.impl_; }  ///< the same handle
 
   // ---- types ----
+  /// Converts elements to another dtype, of the same shape. Floats become integers by truncation.
   Tensor cast(DType d) const;
   Tensor cast(std::string_view name) const { return cast(dtypes::from_name(name)); }  ///< "float16", "half", "int", ...
   /// The same bits as another type. With a different size the last axis shrinks or grows; DTypeError when it does not
@@ -310,6 +314,9 @@ class Tensor {
   Tensor pool_view(const Ints& kernel, const Ints& stride = 1, const Ints& dilation = 1) const;
 
   // ---- elementwise (elementwise.cpp, activation.cpp); binary methods broadcast and promote ----
+  /// Functions of each element: the result has the shape of the operand. Functions whose values are no integers give
+  /// the default float for integers and bool; the others keep the dtype; predicates give bool. Bitwise ones throw
+  /// DTypeError for floats. Outside of its domain a function is NaN, as in IEEE 754; nothing is thrown.
   Tensor neg() const;
   Tensor logical_not() const;
   Tensor bitwise_not() const;
@@ -367,6 +374,8 @@ class Tensor {
   Tensor clamp(const std::optional<Tensor>& lo, const std::optional<Tensor>& hi = {}) const;
   Tensor clip(const std::optional<Tensor>& lo, const std::optional<Tensor>& hi = {}) const { return clamp(lo, hi); }
 
+  /// Functions of two operands, elementwise: shapes are broadcast, dtypes promoted; comparisons give bool. Throws
+  /// ShapeError for shapes that do not broadcast, DTypeError for bitwise functions of floats.
   Tensor add(const Tensor& o) const;
   Tensor sub(const Tensor& o) const;
   Tensor mul(const Tensor& o) const;
@@ -409,6 +418,8 @@ class Tensor {
   Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
 
   // ---- reduces (reduce.cpp): `x.sum()`, `x.sum(1)`, `x.sum({0, 1})`, `x.sum({.axis = {1}, .keepdim = true})` ----
+/// Reduces over all axes, one, or some; keepdim leaves them with size 1. Throws IndexError for an axis that does
+/// not exist, ValueError for one that is named twice.
 #define TG_REDUCE(name)                                                                                               \
   Tensor name(const ReduceOptions& o) const;                                                                          \
   Tensor name() const { return name(ReduceOptions{}); }                                                               \
@@ -577,6 +588,8 @@ class Tensor {
   Tensor sequential(const std::vector<std::function<Tensor(const Tensor&)>>& functions) const;
 
   // ---- graph edges ----
+  /// Where the graph is cut, stored or moved to: detach() stops gradients, to() copies to a device (nothing where it is
+  /// there) or converts to a dtype. Throws DeviceError for a device that cannot be opened.
   Tensor detach() const;
   Tensor contiguous() const;  ///< the value row-major in storage; the tensor itself when it lies in storage like that
   Tensor contiguous_backward() const;  ///< itself; its gradient is made contiguous
@@ -668,6 +681,7 @@ class Tensor {
   /// The body with its parameters replaced by the arguments. ShapeError when one does not fit.
   static Tensor call(const Tensors& args, const Tensor& body);
 
+  /// The shared state behind the handle, for the library.
   Impl* impl() const { return impl_.get(); }
   explicit Tensor(std::shared_ptr<Impl> i) : impl_(std::move(i)) {}
 
@@ -746,6 +760,7 @@ template <class... I> TensorItem Tensor::at(I&&... i) const {
   return TensorItem(TensorItem::Key{}, *this, std::vector<Index>{Index(std::forward<I>(i))...});
 }
 
+/// Operators are the methods of the same meaning: +, -, *, / (true division), % (floor modulo), bitwise, comparisons.
 #define TG_BINARY(sym, method) \
   inline Tensor operator sym(const Tensor& a, const Tensor& b) { return a.method(b); }
 TG_BINARY(+, add)

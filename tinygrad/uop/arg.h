@@ -145,6 +145,7 @@ struct ArgBox {
   virtual bool equals(const ArgBox&) const = 0;
 };
 template <class T> struct ArgBoxOf final : ArgBox {
+  /// A value of any type with equality, and its hash.
   T value;
   ArgBoxOf(T v, Hash128 h) : ArgBox(h), value(std::move(v)) {}
   bool equals(const ArgBox& o) const override { return value == static_cast<const ArgBoxOf&>(o).value; }
@@ -182,6 +183,7 @@ class Arg {
     return a;
   }
 
+  /// Copies share what is boxed.
   Arg(const Arg& o) : kind_(o.kind_), bits_(o.bits_) { retain(); }
   Arg(Arg&& o) noexcept : kind_(o.kind_), bits_(o.bits_) {
     o.kind_ = ArgKind::kNone;
@@ -194,6 +196,7 @@ class Arg {
   }
   ~Arg() { release(); }
 
+  /// Returns the two words an argument is stored in, and its hash, equal in every run.
   ArgKind kind() const { return kind_; }
   uint64_t bits() const { return bits_; }
   bool operator==(const Arg& o) const { return equal(kind_, bits_, o.kind_, o.bits_); }
@@ -201,7 +204,7 @@ class Arg {
   /// The boxed value; InternalError when the argument is of another kind.
   template <class T> const T& as() const { return view<T>(kind_, bits_); }
 
-  // The same functions on the two words that a node stores.
+  /// The same functions on the two words that a node stores.
   static bool boxed(ArgKind k) { return k >= ArgKind::kBigInt; }
   static bool equal(ArgKind ka, uint64_t a, ArgKind kb, uint64_t b) {
     if (ka != kb) return false;
@@ -245,6 +248,7 @@ class Arg {
   ArgKind kind_ = ArgKind::kNone;
   uint64_t bits_ = 0;
 };
+/// Prints the value as the pages on the graph show it.
 std::ostream& operator<<(std::ostream&, const Arg&);
 
 }  // namespace tg

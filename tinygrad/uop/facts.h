@@ -75,6 +75,7 @@ class Shape : public std::vector<SInt> {
  private:
   [[noreturn]] void no_axis(size_t axis) const;
 };
+/// Prints (2, 3), symbolic sizes as expressions.
 std::ostream& operator<<(std::ostream&, const Shape&);
 
 /// Inclusive integer bounds; kUnbounded on either side means "no bound known".

@@ -52,6 +52,7 @@ class Graph {
   static Graph& current();
   static Graph& global();
 
+  /// Returns the node of these parts, a new one if there is none. The others count nodes and say whose one is.
   UOp intern(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg, uint64_t tag);
   size_t live_nodes() const { return live_; }
   uint32_t id_limit() const { return next_id_; }
@@ -100,6 +101,7 @@ class Graph {
     uint32_t hash = 0, id = 0;
   };  // id + 1; 0: free
   struct FreeMemory {
+    /// Frees what the graph allocated.
     void operator()(void* p) const;
   };
   using Memory = std::unique_ptr<void, FreeMemory>;

@@ -33,6 +33,7 @@ enum class Ops : uint8_t {
 inline constexpr int kOpCount = 0 TG_FOR_EACH_OP(X);
 #undef X
 
+/// Returns, prints the name: "ADD".
 const char* name_of(Ops op);
 std::ostream& operator<<(std::ostream&, Ops);
 
@@ -83,6 +84,7 @@ inline constexpr OpSet kReduce = ADD | MUL | MAX;
 inline constexpr OpSet kComparison = CMPLT | CMPNE | CMPEQ;
 }  // namespace groups
 
+/// Says whether the two sources may change places.
 constexpr bool is_commutative(Ops op) { return groups::kCommutative.has(op); }
 
 }  // namespace tg

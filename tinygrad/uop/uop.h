@@ -58,6 +58,7 @@ class UOp {
   constexpr bool operator==(const UOp&) const = default;
   constexpr const Node* node() const { return n_; }
 
+  /// Parts of the node, as they were given to make().
   inline Ops op() const;
   inline DType dtype() const;
   inline uint32_t nsrc() const;
@@ -77,6 +78,7 @@ class UOp {
   inline bool in(OpSet s) const { return n_ && s.has(op()); }
 
   // ---- literals ----
+  /// Says whether it is a literal.
   inline bool is_const() const { return is(Ops::CONST); }
   bool is_const_int(int128 v) const;  ///< a CONST of integer or bool type with this value
   bool is_invalid() const;            ///< the Invalid literal
@@ -86,6 +88,7 @@ class UOp {
   inline int64_t int_arg() const;     ///< the argument of nodes that carry an integer (GETTUPLE, UNSHARD, CALL, ...)
 
   // ---- building: nodes go into the thread's current graph ----
+  /// Builds a node, or returns the one that equals it; the rules of uop/fold.cpp apply as it is built.
   static UOp make(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg = {}, uint64_t tag = 0);
   static UOp make(Ops op, DType dtype, std::initializer_list<UOp> src, const Arg& arg = {}, uint64_t tag = 0) {
     return make(op, dtype, std::span<const UOp>(src.begin(), src.size()), arg, tag);
@@ -152,6 +155,7 @@ class UOp {
 };
 
 struct Node {
+  /// Parts of a node; the sources lie behind it.
   Ops op;
   DType dtype;
   ArgKind arg_kind;
@@ -195,7 +199,7 @@ inline bool structural_less(UOp a, UOp b) {
   return a.tag() < b.tag();
 }
 
-// Operators build index and kernel arithmetic; literals take the other operand's type.
+/// Operators build index and kernel arithmetic; literals take the other operand's type.
 UOp operator+(UOp a, UOp b);
 UOp operator-(UOp a, UOp b);  ///< a + b * -1
 UOp operator*(UOp a, UOp b);
@@ -228,5 +232,6 @@ std::ostream& operator<<(std::ostream&, UOp);
 }  // namespace tg
 
 template <> struct std::hash<tg::UOp> {
+  /// Hashes by identity: equal nodes are one node.
   size_t operator()(tg::UOp u) const noexcept { return tg::mix64(reinterpret_cast<uint64_t>(u.node()) >> 4); }
 };

@@ -29,6 +29,7 @@ struct FunctionOptions {
 
 // ---- nodes; under a GraphScope ----
 
+/// Wraps a gradient function, so that a node can refer to it.
 std::shared_ptr<const CallGradient> make_gradient(NodeGradient f);
 /// FUNCTION(TUPLE(values), args...): the values with each argument replaced by a PARAM, and further arguments for the
 /// storage they use besides.
@@ -81,6 +82,7 @@ template <class Forward, class Backward> class CustomGradient {
   Forward forward_;
   Backward backward_;
 };
+/// Makes a function of tensors from its forward pass and its gradient, f(gradient of the result, inputs...).
 template <class Forward, class Backward>
 CustomGradient<Forward, Backward> custom_gradient(Forward forward, Backward backward) {
   return {std::move(forward), std::move(backward)};

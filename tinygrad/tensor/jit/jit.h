@@ -167,6 +167,8 @@ template <class F> class Jit {
   Jit(F f, std::string name, bool prune)
       : f_(std::move(f)), shared_(std::make_shared<Shared>(std::move(name), prune)) {}
 
+  /// Calls the function, captures it, or replays what was captured. Throws JitError where an input differs from the
+  /// captured one in shape, dtype or device, and for a function that cannot be replayed faithfully.
   template <class... A> auto operator()(A&&... args) const {
     using R = std::invoke_result_t<F&, A&...>;
     JitInputs in;
@@ -227,6 +229,7 @@ template <class F> class Jit {
     return out;
   }
   struct Shared {
+    /// What the copies of a Jit have in common.
     Shared(std::string name, bool prune) : core(std::move(name), prune) {}
     JitCore core;
     /// The result of a capture without its tensors.
