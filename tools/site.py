@@ -26,6 +26,7 @@ NAV = [
              "docs/llm.md", "docs/chat_templates.md", "docs/serve.md", "docs/multi.md", "docs/memory.md",
              "docs/env.md"]),
     ("Look inside", ["docs/explain.md", "docs/viz.md", "docs/debug.md", "docs/composition.md"]),
+    ("Coming from", ["docs/migration.md", "docs/pitfalls.md"]),
     ("How it works", ["docs/architecture.md", "docs/ir.md", "docs/rewriting.md", "docs/scheduling.md",
                       "docs/kernels.md", "docs/gpu_codegen.md"]),
     ("Devices", ["docs/opencl.md", "docs/webgpu.md", "docs/cuda.md", "docs/metal.md", "docs/new_backend.md",
@@ -43,6 +44,8 @@ JAVADOC_AUTOBRIEF = YES
 DISTRIBUTE_GROUP_DOC = YES
 SOURCE_BROWSER = YES
 HAVE_DOT = NO
+EXTRACT_ALL = YES
+WARN_IF_UNDOCUMENTED = NO
 QUIET = YES
 WARNINGS = NO
 """
