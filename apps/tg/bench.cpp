@@ -145,6 +145,7 @@ std::vector<ChildRow> all_children() { return joined<ChildRow>({machine_children
 namespace tg::app {
 
 std::function<int()> define_bench(CLI::App& app) {
+  app.footer("Examples:\n  tg bench --list\n  tg bench --filter matmul --threads 1\n  tg bench --json > rows.json");
   auto options = std::make_shared<bench::CommandLine>();
   app.add_flag("--json", options->json, "One JSON object a line instead of a table");
   app.add_flag("--list", options->list, "Only list the rows");

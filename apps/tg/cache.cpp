@@ -42,6 +42,7 @@ int info(bool json) {
 }  // namespace
 
 std::function<int()> define_cache(CLI::App& app) {
+  app.footer("Examples:\n  tg cache info\n  tg cache clear");
   struct Choice {
     bool clear = false, json = false;
     std::string table;
@@ -71,6 +72,9 @@ std::function<int()> define_cache(CLI::App& app) {
 }
 
 std::function<int()> define_replay_compare(CLI::App& app) {
+  app.footer(
+      "Examples:\n  CAPTURE_PROCESS_REPLAY=1 CACHEDB=before.db python train.py\n  CAPTURE_PROCESS_REPLAY=1 "
+      "CACHEDB=after.db python train.py     # with a changed library\n  tg replay-compare before.db after.db");
   auto files = std::make_shared<std::pair<std::string, std::string>>();
   app.add_option("before", files->first, "Cache file (CACHEDB) of a run with CAPTURE_PROCESS_REPLAY=1")->required();
   app.add_option("after", files->second, "The same of another run")->required();

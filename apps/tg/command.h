@@ -19,12 +19,25 @@ enum ExitCode : int {
   kInterrupted = 130,  ///< Ctrl-C, as shells say it
 };
 
+struct ExitMeaning {
+  ExitCode code;
+  const char* meaning;
+};
+constexpr ExitMeaning kExitMeanings[] = {
+    {kOk, "Success"},
+    {kFailed, "The work could not be done, its result is wrong, or the output could not be written"},
+    {kUsage, "The command line is not understood"},
+    {kInternal, "A bug in the library"},
+    {kInterrupted, "Ctrl-C"},
+};
+
 /// A check for CLI11 options that take integers: CLI11's own reports `abc` as out of range.
 std::function<std::string(const std::string&)> whole_number(int64_t least, int64_t greatest);
 
 struct Command {
   const char* name;
   const char* help;
+  const char* group;  ///< the heading it stands under in tg --help
   /// Adds the command's options and returns the function to run after parsing; its result is the exit code. The library
   /// must not be used before that: a command may set environment variables first.
   std::function<int()> (*define)(CLI::App&);
@@ -32,10 +45,12 @@ struct Command {
 
 std::function<int()> define_bench(CLI::App&);
 std::function<int()> define_cache(CLI::App&);
+std::function<int()> define_completion(CLI::App&);
 std::function<int()> define_devices(CLI::App&);
 std::function<int()> define_env(CLI::App&);
 std::function<int()> define_explain(CLI::App&);
 std::function<int()> define_llm(CLI::App&);
+std::function<int()> define_manual(CLI::App&);
 std::function<int()> define_mnist(CLI::App&);
 std::function<int()> define_replay_compare(CLI::App&);
 std::function<int()> define_serve(CLI::App&);

@@ -12,6 +12,7 @@
 namespace tg::app {
 
 std::function<int()> define_devices(CLI::App& app) {
+  app.footer("Examples:\n  tg devices\n  tg devices --json | jq .");
   auto json = std::make_shared<bool>(false);
   app.add_flag("--json", *json, "One JSON object a line instead of a table");
   return [json] {

@@ -11,6 +11,7 @@
 namespace tg::app {
 
 std::function<int()> define_env(CLI::App& app) {
+  app.footer("Examples:\n  tg env\n  DEBUG=2 tg env --json");
   auto markdown = std::make_shared<bool>(false), json = std::make_shared<bool>(false);
   app.add_flag("--markdown", *markdown, "As a Markdown document, without values");
   app.add_flag("--json", *json, "One JSON object a line instead of a table");

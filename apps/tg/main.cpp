@@ -16,17 +16,23 @@
 namespace tg::app {
 namespace {
 
+constexpr const char* kModels = "Models";
+constexpr const char* kInside = "Look inside";
+constexpr const char* kMachine = "This machine";
+constexpr const char* kShell = "The shell";
 constexpr Command kCommands[] = {
-    {"bench", "Measure speed, one row a benchmark", define_bench},
-    {"cache", "Show or empty the disk cache", define_cache},
-    {"devices", "Show the devices and what each lacks", define_devices},
-    {"env", "Show the environment variables and their values", define_env},
-    {"explain", "Show what becomes of a tensor expression", define_explain},
-    {"llm", "Talk to a language model", define_llm},
-    {"mnist", "Train a convolutional network on MNIST", define_mnist},
-    {"replay-compare", "Compare the kernels of two recorded runs", define_replay_compare},
-    {"serve", "Serve a language model over HTTP, as OpenAI's API", define_serve},
-    {"viz", "Record what a program does, and look at it", define_viz},
+    {"llm", "Talk to a language model", kModels, define_llm},
+    {"serve", "Serve a language model over HTTP, as OpenAI's API", kModels, define_serve},
+    {"mnist", "Train a convolutional network on MNIST", kModels, define_mnist},
+    {"explain", "Show what becomes of a tensor expression", kInside, define_explain},
+    {"viz", "Record what a program does, and look at it", kInside, define_viz},
+    {"replay-compare", "Compare the kernels of two recorded runs", kInside, define_replay_compare},
+    {"devices", "Show the devices and what each lacks", kMachine, define_devices},
+    {"bench", "Measure speed, one row a benchmark", kMachine, define_bench},
+    {"cache", "Show or empty the disk cache", kMachine, define_cache},
+    {"env", "Show the environment variables and their values", kMachine, define_env},
+    {"completion", "Print the script with which a shell completes tg", kShell, define_completion},
+    {"manual", "Print the manual page, in troff", kShell, define_manual},
 };
 
 /// CLI11 would only report that a command is missing.
@@ -75,6 +81,14 @@ int written(int code) {
   return code == kOk ? kFailed : code;
 }
 
+std::string footer() {
+  std::string text =
+      "tg COMMAND --help has the options and examples.\n\nExamples:\n  tg llm\n  tg explain 'rand(64, 64) @ rand(64, "
+      "64)'\n  tg viz record -- python train.py\n\nExit status:";
+  for (const ExitMeaning& m : kExitMeanings) text += str("\n  ", m.code, m.code < 10 ? "    " : "  ", m.meaning);
+  return text;
+}
+
 int run(int argc, char** argv) {
   if (unknown_command(argc, argv)) return kUsage;
   CLI::App app("tinygrad.cpp: a lazy tensor library and compiler", "tg");
@@ -84,9 +98,10 @@ int run(int argc, char** argv) {
   app.failure_message(usage_error);
   std::function<int()> chosen;
   for (const Command& command : kCommands) {
-    CLI::App* sub = app.add_subcommand(command.name, command.help);
+    CLI::App* sub = app.add_subcommand(command.name, command.help)->group(command.group);
     sub->callback([&chosen, body = command.define(*sub)] { chosen = body; });
   }
+  app.footer(footer());  // behind the commands, which would inherit it
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -127,6 +127,7 @@ static std::string rate(const std::string& text) {
 }
 
 std::function<int()> define_mnist(CLI::App& app) {
+  app.footer("Examples:\n  tg mnist --steps 200");
   auto o = std::make_shared<Options>();
   app.add_option("--steps", o->steps, "Training steps")
       ->capture_default_str()

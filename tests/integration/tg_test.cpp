@@ -48,14 +48,62 @@ TEST(Tg, HelpNamesTheCommands) {
   EXPECT_THAT(tg_run({"bench", "--help"}).out, HasSubstr("--filter"));
 }
 
+/// The names of the commands, from tg --help: the lines that begin with two blanks below a heading.
+std::vector<std::string> commands() {
+  std::vector<std::string> out;
+  const std::string help = tg_run({"--help"}).out;
+  for (const std::string& line :
+       lines(help.substr(help.find("Models:"), help.find("tg COMMAND") - help.find("Models:"))))
+    if (line.starts_with("  ")) out.push_back(line.substr(2, line.find(' ', 2) - 2));
+  return out;
+}
+
+TEST(Tg, EveryCommandHasExamples) {
+  EXPECT_GE(commands().size(), 12U);
+  for (const std::string& c : commands()) {
+    const ProcessResult r = tg_run({c, "--help"});
+    EXPECT_TRUE(r.ok()) << c;
+    EXPECT_THAT(r.out, HasSubstr("Examples:\n  ")) << c;
+    EXPECT_THAT(r.out, testing::Not(HasSubstr("Exit status"))) << c << " has the text of tg --help";
+  }
+}
+
+TEST(Tg, BashCompletesCommandsAndOptions) {
+  const auto completed = [](const std::string& words, int at) {
+    const ProcessResult r =
+        run_process({"bash", "-c",
+                     std::string("source <(") + TG_PROGRAM + " completion bash) && COMP_WORDS=(" + words +
+                         ") COMP_CWORD=" + std::to_string(at) + "; _tg; echo \"${COMPREPLY[@]}\""},
+                    {.timeout_s = 100});
+    return r.out + r.err;
+  };
+  EXPECT_EQ(completed("tg re", 1), "replay-compare\n");
+  EXPECT_EQ(completed("tg viz --per", 2), "--perfetto\n");
+  EXPECT_EQ(completed("tg viz rec", 2), "record\n");
+  EXPECT_EQ(completed("tg cache xyz", 2), "\n");
+}
+
+TEST(Tg, CompletionsAndManualNameEveryCommand) {
+  for (const std::string shell : {"zsh", "fish"}) {
+    const ProcessResult r = tg_run({"completion", shell});
+    EXPECT_TRUE(r.ok());
+    for (const std::string& c : commands()) EXPECT_THAT(r.out, HasSubstr(c)) << shell;
+  }
+  EXPECT_EQ(tg_run({"completion", "csh"}).exit_code, 2);
+  const ProcessResult manual = tg_run({"manual"});
+  EXPECT_TRUE(manual.ok());
+  EXPECT_THAT(manual.out, testing::AllOf(HasSubstr(".SH EXIT STATUS"), HasSubstr(".B 130\nCtrl\\-C"),
+                                         HasSubstr(".SS tg viz record"), HasSubstr(".B \\-\\-perfetto")));
+}
+
 TEST(Tg, UsageErrors) {
   const ProcessResult unknown = tg_run({"frobnicate"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("unknown command 'frobnicate', expected one of: "));
   const ProcessResult none = tg_run({});
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.err, HasSubstr("tg: no command, expected one of: bench, cache, devices, env, explain, llm, mnist, "
-                                  "replay-compare, serve"));
+  EXPECT_THAT(none.err, HasSubstr("tg: no command, expected one of: llm, serve, mnist, explain, viz, replay-compare, "
+                                  "devices, bench, cache, env, completion, manual (tg --help"));
   EXPECT_EQ(tg_run({"bench", "--threads", "0"}).exit_code, 2);
   EXPECT_EQ(tg_run({"bench", "--runs", "4"}).exit_code, 2) << "a row has at least five runs";
   EXPECT_EQ(tg_run({"bench", "--no-such-option"}).exit_code, 2);
