@@ -13,9 +13,9 @@ import sys
 import tempfile
 
 import check_docs
+import snippets
 
 ROOT = check_docs.ROOT
-LINK = re.compile(r"\]\(([^)#\s]+)(#[^)]*)?\)")
 # The order in which to read; what is not named here comes behind it.
 NAV = [
     ("Home", ["README.md"]),
@@ -74,19 +74,14 @@ def navigation(all_pages):
 
 
 def copy_linked(page, to, all_pages):
-  """Copies a page and the files it shows or links to; returns links that lead nowhere."""
+  """Copies a page and the files it shows or links to."""
   (to / page).parent.mkdir(parents=True, exist_ok=True)
   shutil.copy(ROOT / page, to / page)
-  wrong = []
-  for link, _ in LINK.findall((ROOT / page).read_text()):
-    if "://" in link or link.startswith("mailto:"): continue
-    target = ((ROOT / page).parent / link).resolve()
-    if not target.exists(): wrong.append(f"{page}: {link}")
-    elif target.is_file() and target.is_relative_to(ROOT) and str(target.relative_to(ROOT)) not in all_pages:
+  for _, target, _ in snippets.links_of(ROOT / page):
+    if target.is_file() and str(target.relative_to(ROOT)) not in all_pages:
       copy = to / target.relative_to(ROOT)
       copy.parent.mkdir(parents=True, exist_ok=True)
       shutil.copy(target, copy)
-  return wrong
 
 
 def configuration(source, site, all_pages):
@@ -111,8 +106,9 @@ def main():
   all_pages = pages()
   with tempfile.TemporaryDirectory() as folder:
     source = pathlib.Path(folder) / "source"
-    wrong = [w for page in all_pages for w in copy_linked(page, source, all_pages)]
-    if wrong: raise SystemExit("site: links that lead nowhere:\n" + "\n".join(wrong))
+    wrong = [w for page in all_pages for w in snippets.broken_links(ROOT / page)]
+    if wrong: raise SystemExit("site: " + "\n".join(wrong))
+    for page in all_pages: copy_linked(page, source, all_pages)
     config = pathlib.Path(folder) / "mkdocs.yml"
     config.write_text(configuration(source, site, all_pages))
     subprocess.run(["mkdocs", "build", "--strict", "--quiet", "--config-file", config], check=True)

@@ -381,13 +381,18 @@ def anchors(path):
   return found
 
 
-def broken_links(path):
+def links_of(path):
+  """(target, file or folder, anchor) of the links of a page that stay in the repository."""
   text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.S | re.M)
   text = re.sub(r"`[^`\n]*`", "", text)
   for target in re.findall(r"\]\(([^)\s]+)\)", text):
     if re.match(r"\w+:", target): continue
     file, _, anchor = target.partition("#")
-    to = (path.parent / file).resolve() if file else path
+    yield target, (path.parent / file).resolve() if file else path, anchor
+
+
+def broken_links(path):
+  for target, to, anchor in links_of(path):
     if not to.exists(): yield f"{path}: a link to {target}"
     elif anchor and to.suffix == ".md" and anchor not in anchors(to):
       yield f"{path}: a link to {target}: no such heading"

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -33,6 +34,9 @@ constexpr ExitMeaning kExitMeanings[] = {
 
 /// A check for CLI11 options that take integers: CLI11's own reports `abc` as out of range.
 std::function<std::string(const std::string&)> whole_number(int64_t least, int64_t greatest);
+
+/// Returns the commands directly below one, in the order they were added.
+std::vector<const CLI::App*> commands_of(const CLI::App& app);
 
 struct Command {
   const char* name;

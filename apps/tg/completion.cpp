@@ -8,12 +8,6 @@
 namespace tg::app {
 namespace {
 
-using Apps = std::vector<const CLI::App*>;
-
-Apps commands_of(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
-}
-
 /// Returns the text within single quotes, for shells.
 std::string in_quotes(std::string_view text) {
   std::string out = "'";

@@ -57,9 +57,9 @@ std::string usage_error(const CLI::App* app, const CLI::Error& e) {
   const std::vector<std::string> extra = app->remaining(true);
   const auto first = std::find_if(extra.begin(), extra.end(), [](const std::string& s) { return s.starts_with("-"); });
   const auto kind = static_cast<CLI::ExitCodes>(e.get_exit_code());
-  if (kind == CLI::ExitCodes::RequiredError && !command->get_subcommands({}).empty()) {
+  if (kind == CLI::ExitCodes::RequiredError && !commands_of(*command).empty()) {
     std::string known;
-    for (const CLI::App* sub : command->get_subcommands({})) known += str(known.empty() ? "" : ", ", sub->get_name());
+    for (const CLI::App* sub : commands_of(*command)) known += str(known.empty() ? "" : ", ", sub->get_name());
     return str("tg: no command of tg ", command->get_name(), ", expected one of: ", known, help);
   }
   if (kind != CLI::ExitCodes::ExtrasError || extra.empty()) return str("tg: ", e.what(), help);
@@ -117,6 +117,10 @@ int report(const char* kind, const char* what, int code) {
 }
 
 }  // namespace
+
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
 
 std::function<std::string(const std::string&)> whole_number(int64_t least, int64_t greatest) {
   return [least, greatest](const std::string& text) -> std::string {

@@ -35,15 +35,13 @@ void write_command(std::ostream& out, const CLI::App& command, const std::string
   out << ".SS " << roff(name) << '\n' << roff(command.get_description()) << ".\n";
   write_options(out, command);
   if (!command.get_footer().empty()) out << ".PP\n.nf\n" << roff(command.get_footer()) << "\n.fi\n";
-  for (const CLI::App* sub : command.get_subcommands([](const CLI::App*) { return true; }))
-    write_command(out, *sub, name + " " + sub->get_name());
+  for (const CLI::App* sub : commands_of(command)) write_command(out, *sub, name + " " + sub->get_name());
 }
 
 void write_manual(std::ostream& out, const CLI::App& tg) {
   out << ".TH TG 1 \"\" \"tinygrad.cpp " << version() << "\"\n.SH NAME\ntg \\- " << roff(tg.get_description())
       << "\n.SH SYNOPSIS\n.B tg\nCOMMAND [OPTION...]\n.SH COMMANDS\n";
-  for (const CLI::App* c : tg.get_subcommands([](const CLI::App*) { return true; }))
-    write_command(out, *c, "tg " + c->get_name());
+  for (const CLI::App* c : commands_of(tg)) write_command(out, *c, "tg " + c->get_name());
   out << ".SH EXIT STATUS\n";
   for (const ExitMeaning& m : kExitMeanings) out << ".TP\n.B " << m.code << '\n' << roff(m.meaning) << '\n';
   out << ".SH ENVIRONMENT\nThe variables and their values are printed by\n.BR \"tg env\" .\n";
