@@ -10,6 +10,7 @@
 
 #include "offline/disassembly.h"
 #include "tinygrad/codegen/plan/matrix_plan.h"
+#include "tinygrad/render/program_view.h"
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/amdgpu_compiler.h"
 #include "tinygrad/runtime/nvrtc_compiler.h"
@@ -39,6 +40,8 @@ std::vector<Line> main_loop(const std::vector<Line>& all, const std::string& mat
   for (int i = 0; i < static_cast<int>(all.size()); i++) {
     const int from = all[static_cast<size_t>(i)].target;
     if (from < 0 || from > i) continue;
+    // What is written behind the end of the kernel, such as waiting once more, jumps back to a loop, too.
+    if (std::any_of(all.begin() + from, all.begin() + i, [](const Line& l) { return l.op == "EXIT"; })) continue;
     const auto n = static_cast<int>(
         std::count_if(all.begin() + from, all.begin() + i, [&](const Line& l) { return l.op.starts_with(matrix); }));
     if (std::pair(n, from - i) > best) {
@@ -78,8 +81,9 @@ std::vector<Line> sass_lines(const std::string& listing) {
 }
 /// True for instructions that compute: all that are no access to memory, no control and no barrier.
 bool computes_sass(const std::string& op) {
-  for (const char* other : {"LD", "ST", "BRA", "BAR", "EXIT", "DEPBAR", "NOP", "WARPSYNC", "BSSY", "BSYNC", "S2",
-                            "CS2R", "ARRIVES", "ERRBAR", "MEMBAR", "CCTL", "RED", "ATOM", "R2UR"})
+  for (const char* other : {"LD",   "ST",    "BRA",  "BAR",   "EXIT",    "DEPBAR", "NOP",       "WARPSYNC",
+                            "BSSY", "BSYNC", "S2",   "CS2R",  "ARRIVES", "ERRBAR", "MEMBAR",    "CCTL",
+                            "RED",  "ATOM",  "R2UR", "SYNCS", "UTMALDG", "ULDC",   "WARPGROUP", "YIELD"})
     if (op.starts_with(other)) return false;
   return true;
 }
@@ -129,7 +133,9 @@ MatrixTile tile_of(const Program& p, const TensorCore** core) {
     if (o.op == OptOp::kUpcast) t.tiles[o.axis] = o.arg;
     if (o.op == OptOp::kLocal) t.warps[o.axis] = o.arg;
     if (o.op == OptOp::kUnroll) t.steps = o.arg;
+    if (o.op == OptOp::kSplit) t.cluster[o.axis] = o.arg;
   }
+  t.boxes = !tensor_maps(p.insts).empty();
   return t;
 }
 MatrixCost cost_of(const Program& p, const Target& target) {
@@ -214,7 +220,9 @@ TEST_P(HopperQuality, LargeProduct) {
   const auto cubin = make_nvrtc_compiler(target)->compile_cached(p->source);
   const std::vector<Line> all = sass_lines(disassembled(tool, cubin)), loop = main_loop(all, "HGMMA");
   EXPECT_EQ(count(all, "LDL") + count(all, "STL"), 0) << "spills";
-  EXPECT_GT(count(loop, "LDGSTS"), 0) << "no asynchronous copies";
+  EXPECT_GT(count(loop, "UTMALDG"), 0) << "no copies in boxes";
+  EXPECT_GT(count(loop, "UTMALDG.2D.MULTICAST"), 0) << "no copies to all groups of a cluster";
+  EXPECT_EQ(count(loop, "LDGSTS") + count(loop, "STS"), 0) << "threads copy";
   EXPECT_EQ(count(loop, "LDSM"), 0) << "factors in registers";
   // An instruction keeps the matrix unit of its warp for many clocks, any other takes one to be issued.
   const int64_t matrix = count(loop, "HGMMA"), other = std::count_if(loop.begin(), loop.end(), [](const Line& l) {
@@ -225,8 +233,7 @@ TEST_P(HopperQuality, LargeProduct) {
   EXPECT_GE(clocks, 0.9 * (clocks + static_cast<double>(other))) << listed(loop);
   std::cout << "sm_90a: " << matrix << " HGMMA of " << clocks << " clocks, " << other << " others that compute, of "
             << loop.size() << "\n";
-  // What brings a tile of the operands from the second level cache takes a quarter longer than multiplying it.
-  expect_modelled(*p, target, 1.6);
+  expect_modelled(*p, target);
 }
 INSTANTIATE_TEST_SUITE_P(Offline, HopperQuality, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "ColumnsAlongTheSum" : "RowsAlongTheSum"; });

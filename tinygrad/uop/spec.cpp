@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tinygrad/uop/barriers.h"
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/memory_ops.h"
@@ -183,6 +184,10 @@ const Spec& spec_shared() {
            [](U u) { return must(is_effect(u) && all_srcs(u, 0, is_effect), "effects only"); }),
       rule(u = node<Ops::BARRIER>(),
            [](U u) {
+             if (u.nsrc() && u.src(0).is(Ops::INDEX))
+               return must(is_effect(u) && (begins_barriers(u) || expects_boxes(u) || awaits_boxes(u) ||
+                                            awaits_room(u) || releases_room(u)),
+                           "BARRIER(INDEX[, gate or parity], effects...) of a barrier in memory, form");
              return must(is_effect(u) && all_srcs(u, 0, [](UOp s) { return is_effect(s) || s.is(Ops::RANGE); }),
                          "effects, and the loop it stands in");
            }),
@@ -312,6 +317,9 @@ const Spec& spec_kernel() {
           rule(u = node<Ops::STORE>(), [](U u) { return check_store(u); }),
           rule(u = node<Ops::CUSTOM>(),
                [](U u) {
+                 if (is_box(u))
+                   return must(is_effect(u) && (u.nsrc() == 6 || u.nsrc() == 7) && u.src(0).is(Ops::INDEX),
+                               "CUSTOM(INDEX, barriers, number, parameter, column, row[, gate]), box");
                  return must(is_effect(u) && u.nsrc() == 1 && u.src(0).is(Ops::INDEX) &&
                                  u.arg_kind() == ArgKind::kString && u.arg<std::string>() == "prefetch",
                              "CUSTOM(INDEX), \"prefetch\"");

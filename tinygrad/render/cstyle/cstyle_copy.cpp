@@ -7,6 +7,7 @@
 #include "tinygrad/base/contains.h"
 #include "tinygrad/render/cstyle/cstyle_writer.h"
 #include "tinygrad/uop/affine.h"
+#include "tinygrad/uop/barriers.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
@@ -22,7 +23,9 @@ bool CStyleWriter::is_copied(UOp load) const { return reads_wide(load) && view_.
 
 void CStyleWriter::declare_alignment(const UOps& params) {
   for (const Inst& in : view_.insts())
-    if (reads_wide(in.u)) {
+    if (is_box(in.u)) {
+      add_once(wide_, BoxCopy{in.u}.param());
+    } else if (reads_wide(in.u)) {
       const UOp base = view_.access(in.u.src(0)).base;
       if (contains(params, base)) add_once(wide_, base);
       copies_later_ |= in.lanes > 1 && target_.has("async_copy");
