@@ -227,6 +227,39 @@ TEST(MatrixKernels, GroupsOfAClusterWaitForEachOther) {
               ::testing::HasSubstr("a barrier in memory that was not begun"));
 }
 
+/// Rows and columns beyond the end are 0 in boxes, or those that follow in memory: nothing of them is stored.
+TEST(MatrixKernels, BoxesReachBeyondTheEnd) {
+  const Target target = cuda_target("sm_90a");
+  const TensorCore* core = find_tensor_core("wgmma_m64n128k16_bf16");
+  for (const Product& x : {Product{100, 256, 64 * 4, false, true}, Product{200, 250, 64 * 5, false, true},
+                           Product{130, 384, 64 * 4}, Product{65, 129, 64 * 6, false, true}}) {
+    SCOPED_TRACE(str(x.n, " x ", x.m, " x ", x.l));
+    EXPECT_TRUE(has_text(*check(x, *core, target), kBox));
+  }
+  for (const TensorCore* t : tensor_cores_of(target))
+    if (t->reads_memory() && t->n < 256) {
+      SCOPED_TRACE(t->name);
+      EXPECT_TRUE(has_text(*check({70, t->n + 3, 512 / t->a.itemsize(), false, true}, *t, target), kBox));
+    }
+  const auto p = check({256, 256, 64 * 4, false, true}, *core, target);
+  auto outside = std::make_shared<Program>(*p);
+  test::Memory memory{test::Bytes(256 * 256 * 4), test::Bytes(256 * 256 * 2), test::Bytes(256 * 256 * 2)};
+  for (size_t s : {1, 2})
+    for (size_t at = 0; at < memory[s].size(); at += 2) store_const(&memory[s][at], ConstValue(1.0), dtypes::bfloat16);
+  {
+    const ArenaScope scope(*p->arena);
+    for (UOp& u : outside->insts) {
+      if (!is_box(u)) continue;
+      UOps src(u.srcs().begin(), u.srcs().end());
+      src[5] = UOp::constant(256 - 32, dtypes::int32);  // of 64 rows and more
+      u = u.with_srcs(src);
+    }
+  }
+  test::run_groups(outside, test::pointers(memory).data());
+  for (int64_t i : {0, 31, 32, 63})
+    EXPECT_EQ(load_const(&memory[0][static_cast<size_t>(i * 256) * 4], dtypes::float32).as_double(), i < 32 ? 256 : 0);
+}
+
 /// Products side by side, whose matrices follow each other: their rows are those of one long matrix.
 TEST(MatrixKernels, BoxesOfSeveralMatrices) {
   const int64_t batch = 3, n = 128, m = 512, l = 64 * 4;

@@ -181,16 +181,16 @@ class MatrixPlanner {
   /// True where both operands lie in memory so that a copy engine brings them, in a loop that fills panels some steps
   /// ahead: what lower_stages finds when ranges are final.
   bool reads_boxes() const {
-    if (!f_.core->reads_memory() || !copies_boxes(k_.renderer().target()) || is_padded(f_.rows) ||
-        is_padded(f_.columns) || is_padded(f_.words))
-      return false;
+    if (!f_.core->reads_memory() || !copies_boxes(k_.renderer().target()) || is_padded(f_.words)) return false;
     for (int a = 0; a < static_cast<int>(k_.axes().size()); a++)
       if (a != f_.words && k_.axes()[static_cast<size_t>(a)].type == AxisType::kReduce && size(a) != 1) return false;
     const UOps operands = stageable(k_.sink());
     return operands.size() == 2 && std::all_of(operands.begin(), operands.end(), [&](UOp v) {
-             const UOp side = k_.range(depends_on(v, k_.range(f_.rows)) ? f_.rows : f_.columns);
-             if (const auto halves = halves_of(v)) return rows_of_param(halves->first, halves->step).has_value();
-             return v.is(Ops::LOAD) && rows_of_param(v, AffineIndex(v.src(0).src(1)).coefficient(side)).has_value();
+             const int side = depends_on(v, k_.range(f_.rows)) ? f_.rows : f_.columns;
+             if (const auto halves = halves_of(v))
+               return !is_padded(side) && rows_of_param(halves->first, halves->step).has_value();
+             return v.is(Ops::LOAD) &&
+                    rows_of_param(v, AffineIndex(v.src(0).src(1)).coefficient(k_.range(side))).has_value();
            });
   }
   /// Returns the ways in which a tile's operands can come.

@@ -33,6 +33,20 @@ size_t even_rows(const AffineIndex& row, const UOps& rows) {
 }
 }  // namespace
 
+UOp without_ends(UOp load) {
+  if (!load.is(Ops::LOAD) || load.nsrc() != 1 || !load.src(0).is(Ops::INDEX)) return load;
+  std::vector<std::pair<UOp, UOp>> map;
+  for (UOp u : load.src(0).src(1).toposort()) {
+    if (!u.is(Ops::WHERE) || !u.src(0).is(Ops::CMPLT) || u.src(0).src(0) != u.src(1)) continue;
+    const UOp end = u.src(0).src(1), last = u.src(2);
+    if (end.is_const() && last.is_const() && !last.is_invalid() && last.const_int() == end.const_int() - 1)
+      map.push_back({u, u.src(1)});
+  }
+  if (map.empty()) return load;
+  const UOp index = load.src(0);
+  return UOp::make(Ops::INDEX, index.dtype(), {index.src(0), index.src(1).substitute(map)}).load();
+}
+
 bool copies_boxes(const Target& target) { return target.has("tensor_maps"); }
 
 std::optional<RowsOfParam> rows_of_param(UOp load, int64_t step) {

@@ -22,6 +22,10 @@ std::optional<RowsOfParam> rows_of_param(UOp load, int64_t step);
 /// Groups of a cluster: processors of NVIDIA's GPUs come in pairs, so that no part of them stays without one.
 constexpr int64_t kClusterGroups = 2;
 
+/// Returns a load that repeats the last row or column for all beyond the end as one that goes on: what a box has there
+/// is 0, or of another row, and no result is stored.
+UOp without_ends(UOp load);
+
 /// Whether a target copies boxes, and has clusters.
 bool copies_boxes(const Target& target);
 

@@ -408,11 +408,11 @@ bool find_boxes(std::vector<PanelAhead>& panels, const Lowering& c, int64_t* clu
   const bool few = beside == kClusterGroups;
   *cluster = 1;
   for (PanelAhead& p : panels) {
-    const bool common = few && !depends_on(p.stage.src(0), c.beside);
+    const UOp value = without_ends(p.stage.src(0));
     if (!p.form.loops.empty()) return false;
-    if (common) p.boxes = BoxedPanel::of(p.stage.src(0), p.form.rows, p.form.columns, c.beside);
+    if (few && !depends_on(value, c.beside)) p.boxes = BoxedPanel::of(value, p.form.rows, p.form.columns, c.beside);
     if (p.boxes) *cluster = beside;
-    else p.boxes = BoxedPanel::of(p.stage.src(0), p.form.rows, p.form.columns, {});
+    else p.boxes = BoxedPanel::of(value, p.form.rows, p.form.columns, {});
     if (!p.boxes) return false;
   }
   return true;
