@@ -12,7 +12,9 @@
 #include "tinygrad/codegen/plan/matrix_plan.h"
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/amdgpu_compiler.h"
+#include "tinygrad/runtime/host_compilers.h"
 #include "tinygrad/runtime/nvrtc_compiler.h"
+#include "tinygrad/runtime/ptxas.h"
 #include "unit/kernels.h"
 
 namespace tg {
@@ -183,6 +185,34 @@ TEST_P(NvidiaQuality, LargeProduct) {
   expect_modelled(*p, target);
 }
 
+class PtxQuality : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};
+
+/// LLVM's PTX: the instructions, loads and copies of CUDA C++, and nothing spilled.
+TEST_P(PtxQuality, LargeProduct) {
+  if (const std::string missing = llvm_plugin_missing(); !missing.empty()) GTEST_SKIP() << missing;
+  const auto& [arch, columns_along_sum] = GetParam();
+  Target target = cuda_target(arch);
+  target.renderer = "PTX";
+  const auto p = gemm(target, columns_along_sum);
+  const std::string ptx = make_ptx_compiler(target)->assembly(p->source);
+  for (const char* text :
+       {"mma.sync.aligned.m16n8k16", "ldmatrix.sync.aligned.m8n8.x4", "cp.async.cg.shared.global", "cp.async.wait_all"})
+    EXPECT_NE(ptx.find(text), std::string::npos) << text;
+  EXPECT_EQ(ptx.find(".local"), std::string::npos) << "memory of a thread";
+  expect_modelled(*p, target);
+  if (ptxas_path().empty()) GTEST_SKIP() << "no ptxas: PTX is all that was read";
+  const std::string tool = find_nvdisasm();
+  if (tool.empty()) GTEST_SKIP() << "no nvdisasm in PATH, in /usr/local/cuda/bin or next to NVRTC: SASS is not read";
+  const std::vector<Line> all = sass_lines(disassembled(tool, make_ptxas_compiler(target)->compile_cached(p->source))),
+                          loop = main_loop(all, "HMMA");
+  EXPECT_EQ(count(all, "LDL") + count(all, "STL"), 0) << "spills";
+  const int64_t matrix = count(loop, "HMMA"),
+                math = std::count_if(loop.begin(), loop.end(), [](const Line& l) { return computes_sass(l.op); });
+  EXPECT_GE(matrix, 16);
+  std::cout << arch << " PTX: " << matrix << " of " << math << " that compute, of " << loop.size() << "\n";
+  EXPECT_GE(static_cast<double>(matrix), 0.9 * static_cast<double>(math)) << listed(loop);
+}
+
 TEST_P(AmdQuality, Gfx942) {
   const Target target = amdgpu_target("gfx942");
   const auto p = gemm(target, GetParam());
@@ -233,6 +263,12 @@ INSTANTIATE_TEST_SUITE_P(Offline, HopperQuality, ::testing::Bool(),
 INSTANTIATE_TEST_SUITE_P(Offline, NvidiaQuality,
                          ::testing::Values(std::tuple("sm_80", true), std::tuple("sm_90", true),
                                            std::tuple("sm_90", false)),
+                         [](const auto& info) {
+                           return str(std::get<0>(info.param),
+                                      std::get<1>(info.param) ? "ColumnsAlongTheSum" : "RowsAlongTheSum");
+                         });
+INSTANTIATE_TEST_SUITE_P(Offline, PtxQuality,
+                         ::testing::Combine(::testing::Values("sm_80", "sm_90"), ::testing::Bool()),
                          [](const auto& info) {
                            return str(std::get<0>(info.param),
                                       std::get<1>(info.param) ? "ColumnsAlongTheSum" : "RowsAlongTheSum");

@@ -551,7 +551,7 @@ void CStyleWriter::open_loop(UOp r) {
   if (whole_thread) return line("const " + t + " " + name + " = " + std::string(style_.thread_index) + ";");
   threaded_ |= thread;
   if (!style_.loop.empty()) line(std::string(style_.loop));
-  if (const int64_t n = unrolled(r); n > 1)
+  if (const int64_t n = unrolled_iterations(view_, r, style_.unrolled); n > 1)
     line(wide_.empty() ? str("#pragma unroll ", n) : str("#pragma unroll (aligned ? ", n, " : 1)"));
   if (thread) line("for (" + t + " " + name + " = begin; " + name + " < end; " + name + "++) {");
   else line("for (" + t + " " + name + " = 0; " + name + " < " + wrap(end, kShift) + "; " + name + "++) {");

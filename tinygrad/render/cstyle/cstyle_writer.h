@@ -156,7 +156,6 @@ class CStyleWriter {
   bool reads_wide(UOp load) const;
   void declare_alignment(const UOps& params);
   std::string body() const;
-  int64_t unrolled(UOp loop) const;
   std::string word_helper(DType element);
   Expr word_load(const MemAccess& a);
   /// The address of a load of a parameter in bytes: what threads of a group share, what a thread adds, without a sign,
