@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tinygrad/base/at.h"
+#include "tinygrad/base/task_progress.h"
 #include "tinygrad/base/text.h"
 #include "tinygrad/codegen/codegen.h"
 #include "tinygrad/engine/compile.h"
@@ -87,7 +88,11 @@ Inspection inspect(const Schedule& s, const InspectOptions& options) {
   Inspection out;
   out.buffers = s.buffers;
   out.memory = s.memory();
-  for (const ScheduleCall& call : s.calls) out.kernels.push_back(inspect_call(s, call, options));
+  TaskProgress progress("inspecting", static_cast<int64_t>(s.calls.size()));
+  for (const ScheduleCall& call : s.calls) {
+    out.kernels.push_back(inspect_call(s, call, options));
+    progress.advance();
+  }
   return out;
 }
 
