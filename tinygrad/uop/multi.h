@@ -31,7 +31,7 @@ int64_t device_count(UOp u);
 /// The axis along which each device has a slice; -1: every device has the whole value, or there is one device.
 /// ShapeError for views that would move elements between devices.
 int shard_axis(UOp u);
-/// Shape of what each device has.
+/// Shape of what each device has. ShapeError as shard_axis.
 Shape shard_shape(UOp u);
 /// The value whose slices along `axis` the devices have; with axis -1 each has the whole of it.
 UOp join_shards(std::span<const UOp> parts, int axis);
