@@ -10,4 +10,7 @@ from .device import Device  # noqa: F401
 from .engine.jit import TinyJit, load_jit  # noqa: F401
 from .function import function  # noqa: F401
 
+from . import _display
+
+_display.install()
 Variable = UOp.variable
