@@ -65,8 +65,8 @@ InspectedKernel inspect_call(const Schedule& s, const ScheduleCall& call, const 
   out.device = at(s.buffers, call.buffers[0]).device;
   out.origin = call.metadata;
   out.buffers = call.buffers;
-  if (call.kind == ScheduleCall::kCopy) {
-    out.name = "copy";
+  if (call.kind != ScheduleCall::kKernel) {
+    out.name = call.collective ? name_of(call.collective->what) : "copy";
     return out;
   }
   Device& device = Device::get(out.device);

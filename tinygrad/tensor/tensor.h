@@ -22,6 +22,7 @@
 namespace tg {
 
 struct BoundSchedule;
+class Mesh;
 class Tensor;
 using Tensors = std::vector<Tensor>;
 struct Index;
@@ -602,6 +603,15 @@ class Tensor {
   const Tensor& shard_(const std::vector<std::string>& devices,
                        std::optional<int> axis = {}) const;  ///< moves this handle
   Tensor shard_like(const Tensor& other) const;              ///< on the devices of `other`, along its axis
+  /// Distributes over the processes of a mesh: spec[i] names the axis of the mesh along which axis i has slices, "" for
+  /// none; without any each process has the whole tensor. All processes have the same tensor before, or a tensor on
+  /// several processes, whose slices move. ShapeError when slices would not be equal. See docs/distributed.md.
+  Tensor shard(const Mesh& mesh, const std::vector<std::string>& spec) const;
+  const Tensor& shard_(const Mesh& mesh, const std::vector<std::string>& spec) const;  ///< moves this handle
+  Tensor replicate(const Mesh& mesh) const { return shard(mesh, {}); }                 ///< the whole tensor on each
+  /// Makes a tensor of what each process has as its slice, of equal shapes; without `spec` all have the same.
+  static Tensor from_local(const Tensor& part, const Mesh& mesh, const std::vector<std::string>& spec);
+  Tensor to_local() const;  ///< what this process has of a tensor on several, else the tensor
   Tensor clone(const std::string& device = {}) const;  ///< a copy in storage of its own, with a copy of the gradient
 
   // ---- effects (realize.cpp, assign.cpp) ----

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tinygrad/uop/mesh.h"
 #include "tinygrad/uop/uop.h"
 
 namespace tg {
@@ -134,8 +135,8 @@ struct Facts {
   Shared<UOps> ranges;  ///< empty sets are `no_ranges`
   const std::string* device = nullptr;
   bool no_ranges = false;
-  static constexpr int8_t kAxisUnknown = -2;
-  int8_t axis = kAxisUnknown;  ///< see shard_axis
+  static constexpr int kAxesUnknown = -2;
+  ShardAxes axes = kAxesUnknown;  ///< see shard_axes
 };
 
 /// Returns the shape of a value. Elementwise ops broadcast like NumPy. ShapeError with both shapes when the sources do

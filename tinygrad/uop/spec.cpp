@@ -243,6 +243,11 @@ const Spec& spec_tensor() {
                [](U u) {
                  return must(u.nsrc() == 1 && same_type(u) && u.arg_kind() == ArgKind::kString, "COPY(x), device");
                }),
+          rule(u = node<Ops::COLLECTIVE>(),
+               [](U u) {
+                 return must(u.nsrc() == 1 && same_type(u) && u.arg_kind() == ArgKind::kCollective,
+                             "COLLECTIVE(x), operation");
+               }),
           rule(u = node<Ops::STORE>(),
                [](U u) {
                  return must(u.nsrc() == 2 && is_effect(u) && u.src(0).dtype() == u.src(1).dtype() &&
@@ -270,7 +275,7 @@ const Spec& spec_tensor() {
 const Spec& spec_kernel() {
   static const Spec s =
       Spec{
-          rule(u = any_of(groups::kMovement | Ops::COPY | Ops::CONTIGUOUS | Ops::DETACH | Ops::ARANGE |
+          rule(u = any_of(groups::kMovement | Ops::COPY | Ops::COLLECTIVE | Ops::CONTIGUOUS | Ops::DETACH | Ops::ARANGE |
                           Ops::CONTIGUOUS_BACKWARD | Ops::CUSTOM_GRADIENT),
                [](U) { return must(false, "no movement, no tensors"); }),
           rule(u = any_of(groups::kElementwise),
