@@ -11,7 +11,7 @@ command -v dpkg-query >/dev/null || {
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
 missing=()
-for p in cmake ninja-build g++ lld git python3 python3-venv python3-dev libfmt-dev libcli11-dev libsqlite3-dev nlohmann-json3-dev zlib1g-dev libboost-dev libpcre2-dev libutf8proc-dev pkg-config libgtest-dev libgmock-dev libbenchmark-dev opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd libvulkan1 mesa-vulkan-drivers; do
+for p in cmake ninja-build g++ lld git python3 python3-venv python3-dev libfmt-dev libcli11-dev libsqlite3-dev nlohmann-json3-dev zlib1g-dev libboost-dev libpcre2-dev libutf8proc-dev pkg-config libgtest-dev libgmock-dev libbenchmark-dev openmpi-bin opencl-c-headers ocl-icd-libopencl1 pocl-opencl-icd libvulkan1 mesa-vulkan-drivers libdw1; do
   installed "$p" || missing+=("$p")
 done
 

@@ -42,7 +42,8 @@ def headers():
 def declared(cpp, text):
     if cpp.startswith("operator") and cpp != "operator()":
         symbol = re.escape(cpp[len("operator"):])
-        return bool(re.search(r"operator\s*" + symbol + r"\s*\(|TG_(?:BINARY|UPDATE)\(" + symbol + ",", text))
+        listed = symbol.removesuffix("=")  # TG_FOR_EACH_OPERATOR: those that also update
+        return bool(re.search(r"operator\s*" + symbol + r"\s*\(|TG_BINARY\(" + symbol + ",|X\\(" + listed + ",", text))
     name = re.escape(cpp)
     return bool(re.search(r"(?<![\w.])" + name + r"\s*\(|(?:struct|class)\s+" + name + r"\b|TG_REDUCE\(" + name + r"\)",
                           text))
@@ -123,6 +124,13 @@ def in_env(name, env):
     return bool(re.search(r"^(?:INT|STR)\(" + name + ",", env, flags=re.M))
 
 
+def without_example():
+    """Names of Tensor that docs/operations.md, whose examples run, does not show."""
+    text = (ROOT / "docs" / "operations.md").read_text()
+    names = {r["cpp"] for r in rows("tensor.tsv") if re.fullmatch(r"\w+", r["cpp"])}
+    return sorted(n for n in names if not re.search(r"\b" + n + r"\b", text))
+
+
 def check():
     text, bound, problems = headers(), bound_names(), []
     tests = "\n".join(p.read_text() for p in sorted((ROOT / "tests").rglob("*")) if p.suffix in (".cpp", ".h"))
@@ -139,6 +147,7 @@ def check():
     env = (ROOT / "tinygrad" / "base" / "env_table.inc").read_text()
     problems += [f"{r['name']}: not in env_table.inc" for r in rows("env.tsv") if r["state"] != "later"
                  and not in_env(r["name"], env)]
+    problems += [f"{name}: no example in docs/operations.md" for name in without_example()]
     if not DOCUMENT.exists() or DOCUMENT.read_text() != document(text, bound):
         problems.append("docs/api_coverage.md is stale: run tools/api_coverage.py")
     return problems

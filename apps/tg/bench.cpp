@@ -6,7 +6,9 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <regex>
 
 #include "apps/tg/bench_probe.h"
@@ -14,6 +16,7 @@
 #include "apps/tg/command.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/stats.h"
+#include "tinygrad/base/task_progress.h"
 
 namespace tg::bench {
 namespace {
@@ -95,7 +98,10 @@ int run_child(const std::string& name) {
 
 int run(CommandLine options) {
   if (options.list) {
-    for (const Row& row : chosen_rows(options.filter)) std::printf("%-32s %-8s %s\n", row.name, row.unit, row.what);
+    for (const Row& row : chosen_rows(options.filter))
+      if (options.json)
+        std::cout << nlohmann::ordered_json{{"name", row.name}, {"unit", row.unit}, {"what", row.what}} << "\n";
+      else std::printf("%-32s %-8s %s\n", row.name, row.unit, row.what);
     return app::kOk;
   }
   apply_threads(options);
@@ -114,15 +120,20 @@ int run(CommandLine options) {
     std::printf("%-32s %12s %-8s %12s %12s %6s %7s\n", "name", "median", "unit", "min", "max", "runs", "of peak");
   }
   int code = app::kOk;
+  TaskProgress progress("bench", static_cast<int64_t>(rows.size()));
   for (const Row& row : rows) {
+    progress.advance(0, row.name);
     try {
       const Result r = measure(row, context);
+      progress.hide();
       options.json ? print_json(row, r, options.threads) : print_table_row(row, r);
     } catch (const Error& e) {  // the other rows still run
+      progress.hide();
       std::fprintf(stderr, "%s: %s\n", row.name, e.what());
       code = app::kFailed;
     }
     std::fflush(stdout);
+    progress.advance();
   }
   return code;
 }
@@ -147,7 +158,7 @@ namespace tg::app {
 std::function<int()> define_bench(CLI::App& app) {
   app.footer("Examples:\n  tg bench --list\n  tg bench --filter matmul --threads 1\n  tg bench --json > rows.json");
   auto options = std::make_shared<bench::CommandLine>();
-  app.add_flag("--json", options->json, "One JSON object a line instead of a table");
+  app.add_flag("--json", options->json, "One JSON object a line instead of a table; with --list too");
   app.add_flag("--list", options->list, "Only list the rows");
   app.add_option("--filter", options->filter, "Only rows whose name the regular expression finds")->type_name("REGEX");
   app.add_option("--threads", options->threads, "Threads of every row (default: all processors)")

@@ -154,7 +154,7 @@ Samples attention(const Context& c) {
   constexpr int64_t kHeads = 12, kTime = 1024, kDepth = 64;
   const Shape shape{1, kHeads, kTime, kDepth};
   const Tensor q = input(shape, 1, 4), k = input(shape, 2), v = input(shape, 3);
-  const auto attend = [&] { return q.scaled_dot_product_attention(k, v, {}, 0, /*causal=*/true); };
+  const auto attend = [&] { return q.scaled_dot_product_attention(k, v, {.is_causal = true}); };
   const std::span<const float> queries = q.data<float>(), keys = k.data<float>(), values = v.data<float>();
   check_samples(
       "attention", attend(),

@@ -158,6 +158,25 @@ template <class Prepare> std::vector<double> run_together(int threads, size_t ru
 
 const char* probe_isa() { return isa().name; }
 
+double probe_clock() {
+  constexpr int64_t kSteps = 40'000;  // some 100 us: short enough to run uninterrupted on a shared machine
+  double seconds = 1;
+  for (int run = 0; run < 400; run++) {
+    uint64_t x = 1;
+    const auto start = std::chrono::steady_clock::now();
+    for (int64_t i = 0; i < kSteps; i++) {
+      // The empty statements keep the compiler from adding up the chain.
+#pragma GCC unroll 8
+      for (int k = 0; k < 8; k++) {
+        x += 3;
+        asm volatile("" : "+r"(x));
+      }
+    }
+    seconds = std::min(seconds, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return 8.0 * kSteps / seconds;
+}
+
 ProbeRuns probe_fma(int threads, size_t runs) {
   constexpr int64_t kSteps = 1'000'000;  // about a millisecond: short enough to run uninterrupted on a shared machine
   constexpr int kChains = 12;

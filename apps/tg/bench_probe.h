@@ -21,6 +21,10 @@ ProbeRuns probe_read(int threads, size_t runs);
 /// not counted.
 ProbeRuns probe_triad(int threads, size_t runs, bool streaming);
 
+/// Returns the clock of the core this thread runs on, in Hz: each addition of a chain needs the one before it and takes
+/// a cycle.
+double probe_clock();
+
 /// Returns "avx512f", "avx2", "sse2" or "portable": the instructions of the probes.
 const char* probe_isa();
 

@@ -20,7 +20,8 @@ int info(bool json) {
   if (json) {
     nlohmann::ordered_json tables = nlohmann::ordered_json::array();
     for (const DiskCache::TableInfo& t : i.tables)
-      tables.push_back({{"name", t.name}, {"entries", t.entries}, {"bytes", t.bytes}});
+      tables.push_back(
+          {{"name", t.name}, {"entries", t.entries}, {"bytes", t.bytes}, {"hits", t.hits}, {"misses", t.misses}});
     std::cout << nlohmann::ordered_json{{"path", i.path},
                                         {"usable", i.usable},
                                         {"bytes", i.file_bytes},
@@ -34,15 +35,51 @@ int info(bool json) {
               human_bytes(static_cast<double>(env::CACHE_LIMIT.get()) * (1 << 20)).c_str(),
               env::CACHELEVEL.get() == 0 ? ", turned off by CACHELEVEL=0" : "");
   for (const DiskCache::TableInfo& t : i.tables)
-    std::printf("%-24s %8lld entries  %s\n", t.name.c_str(), static_cast<long long>(t.entries),
-                human_bytes(static_cast<double>(t.bytes)).c_str());
+    std::printf("%-24s %8lld entries  %9s  found %lld of %lld\n", t.name.c_str(), static_cast<long long>(t.entries),
+                human_bytes(static_cast<double>(t.bytes)).c_str(), static_cast<long long>(t.hits),
+                static_cast<long long>(t.hits + t.misses));
   return i.usable ? kOk : kFailed;
+}
+
+/// Removes a table's entries, or all; `table`: empty for all.
+int clear(const std::string& table, bool json) {
+  const std::vector<DiskCache::TableInfo> tables = disk_cache::info().tables;
+  auto named = [&](const DiskCache::TableInfo& t) { return table.empty() || t.name == table; };
+  if (!table.empty() && std::none_of(tables.begin(), tables.end(), named)) {
+    std::string names;
+    for (const DiskCache::TableInfo& t : tables) names += (names.empty() ? "" : ", ") + t.name;
+    throw ValueError(
+        str("[cache clear] got table ", table, ", expected one of: ", names.empty() ? "(the cache is empty)" : names));
+  }
+  disk_cache::clear(table);
+  int64_t entries = 0, bytes = 0;
+  for (const DiskCache::TableInfo& t : tables)
+    if (named(t)) {
+      entries += t.entries;
+      bytes += t.bytes;
+    }
+  const DiskCache::Info left = disk_cache::info();
+  const bool done = std::none_of(left.tables.begin(), left.tables.end(), named);
+  if (json)
+    std::cout << nlohmann::ordered_json{{"path", left.path},
+                                        {"cleared", done},
+                                        {"entries", done ? entries : 0},
+                                        {"bytes", done ? bytes : 0}}
+              << "\n";
+  return done ? kOk : kFailed;
+}
+
+nlohmann::ordered_json to_json(const ReplayComparison& c) {
+  nlohmann::ordered_json different = nlohmann::ordered_json::array();
+  for (const ReplayDifference& d : c.different)
+    different.push_back({{"name", d.name}, {"before", d.before}, {"after", d.after}});
+  return {{"same", c.same}, {"different", different}};
 }
 
 }  // namespace
 
 std::function<int()> define_cache(CLI::App& app) {
-  app.footer("Examples:\n  tg cache info\n  tg cache clear");
+  app.footer("Examples:\n  tg cache info\n  tg cache info --json | jq .bytes\n  tg cache clear");
   struct Choice {
     bool clear = false, json = false;
     std::string table;
@@ -51,36 +88,29 @@ std::function<int()> define_cache(CLI::App& app) {
   app.require_subcommand(1);
   CLI::App* show = app.add_subcommand("info", "Show file, size and tables (CACHEDB names another file)");
   show->add_flag("--json", choice->json, "As a JSON object");
-  CLI::App* clear = app.add_subcommand("clear", "Remove all entries, or those of one table");
-  clear->add_option("table", choice->table, "Name of a table as `info` shows it");
-  clear->callback([choice] { choice->clear = true; });
-  return [choice] {
-    if (!choice->clear) return info(choice->json);
-    const std::vector<DiskCache::TableInfo> tables = disk_cache::info().tables;
-    auto named = [&](const DiskCache::TableInfo& t) { return t.name == choice->table; };
-    if (!choice->table.empty() && std::none_of(tables.begin(), tables.end(), named)) {
-      std::string names;
-      for (const DiskCache::TableInfo& t : tables) names += (names.empty() ? "" : ", ") + t.name;
-      throw ValueError(str("[cache clear] got table ", choice->table,
-                           ", expected one of: ", names.empty() ? "(the cache is empty)" : names));
-    }
-    disk_cache::clear(choice->table);
-    for (const DiskCache::TableInfo& t : disk_cache::info().tables)
-      if (choice->table.empty() || choice->table == t.name) return static_cast<int>(kFailed);
-    return static_cast<int>(kOk);
-  };
+  CLI::App* remove = app.add_subcommand("clear", "Remove all entries, or those of one table");
+  remove->add_option("table", choice->table, "Name of a table as `info` shows it");
+  remove->add_flag("--json", choice->json, "Say what was removed, as a JSON object");
+  remove->callback([choice] { choice->clear = true; });
+  return [choice] { return choice->clear ? clear(choice->table, choice->json) : info(choice->json); };
 }
 
 std::function<int()> define_replay_compare(CLI::App& app) {
   app.footer(
       "Examples:\n  CAPTURE_PROCESS_REPLAY=1 CACHEDB=before.db python train.py\n  CAPTURE_PROCESS_REPLAY=1 "
       "CACHEDB=after.db python train.py     # with a changed library\n  tg replay-compare before.db after.db");
-  auto files = std::make_shared<std::pair<std::string, std::string>>();
-  app.add_option("before", files->first, "Cache file (CACHEDB) of a run with CAPTURE_PROCESS_REPLAY=1")->required();
-  app.add_option("after", files->second, "The same of another run")->required();
-  return [files] {
-    const ReplayComparison c = compare_replays(files->first, files->second);
-    print_comparison(std::cout, c);
+  struct Choice {
+    std::string before, after;
+    bool json = false;
+  };
+  auto choice = std::make_shared<Choice>();
+  app.add_flag("--json", choice->json, "As a JSON object, with the sources");
+  app.add_option("before", choice->before, "Cache file (CACHEDB) of a run with CAPTURE_PROCESS_REPLAY=1")->required();
+  app.add_option("after", choice->after, "The same of another run")->required();
+  return [choice] {
+    const ReplayComparison c = compare_replays(choice->before, choice->after);
+    if (choice->json) std::cout << to_json(c) << "\n";
+    else print_comparison(std::cout, c);
     return c.different.empty() ? kOk : kFailed;
   };
 }

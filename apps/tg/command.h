@@ -51,6 +51,7 @@ std::function<int()> define_bench(CLI::App&);
 std::function<int()> define_cache(CLI::App&);
 std::function<int()> define_completion(CLI::App&);
 std::function<int()> define_devices(CLI::App&);
+std::function<int()> define_doctor(CLI::App&);
 std::function<int()> define_env(CLI::App&);
 std::function<int()> define_explain(CLI::App&);
 std::function<int()> define_llm(CLI::App&);

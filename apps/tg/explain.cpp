@@ -60,20 +60,25 @@ Json to_json(const Inspection& in) {
   return {{"graph", in.graph}, {"buffers", list_json(in.buffers)}, {"kernels", list_json(in.kernels)}};
 }
 
-int list_names() {
-  auto print = [](const char* what, std::vector<std::string> names) {
-    std::sort(names.begin(), names.end());
+int list_names(bool json) {
+  auto functions = function_names(), methods = method_names();
+  for (auto* names : {&functions, &methods}) std::sort(names->begin(), names->end());
+  if (json) {
+    std::cout << Json{{"functions", functions}, {"methods", methods}} << '\n';
+    return kOk;
+  }
+  auto print = [](const char* what, const std::vector<std::string>& names) {
     std::cout << what;
     for (const std::string& n : names) std::cout << ' ' << n;
     std::cout << '\n';
   };
-  print("functions:", function_names());
-  print("methods:", method_names());
+  print("functions:", functions);
+  print("methods:", methods);
   return kOk;
 }
 
 int run(const Options& o) {
-  if (o.list) return list_names();
+  if (o.list) return list_names(o.json);
   const Tensor t = evaluate(o.expression);
   const Inspection in = inspect({t}, {.measure = !o.quick, .assembly = o.source || o.json});
   if (o.json) std::cout << to_json(in).dump() << '\n';

@@ -76,10 +76,11 @@ llm::ReplyOptions reply_options(const Options& o) {
   r.sampling.seed = seed_of(o);
   r.stop = o.stop;
   r.cancel = &interrupted;
-  r.on_text = [](const std::string& text) {
-    show(text);
-    return true;
-  };
+  if (!o.json)
+    r.on_text = [](const std::string& text) {
+      show(text);
+      return true;
+    };
   return r;
 }
 
@@ -105,6 +106,18 @@ void report(const llm::Generated& g, const llm::ChatSession& chat) {
                  static_cast<long long>(chat.forgotten()));
 }
 
+/// Prints a reply as a JSON object in one line.
+void print_json(const llm::Generated& g) {
+  std::cout << nlohmann::ordered_json{{"reply", g.text},
+                                      {"reason", llm::finish_reason_name(g.reason)},
+                                      {"tokens", g.tokens.size()},
+                                      {"prompt_tokens_computed", g.prefill_tokens},
+                                      {"prefill_seconds", g.prefill_seconds},
+                                      {"decode_seconds", g.decode_seconds}}
+                   .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+            << std::endl;
+}
+
 /// Answers one prompt, or continues it as a plain text.
 int answer(const Options& o, llm::ChatSession& chat, const std::string& text, bool raw) {
   llm::Generated g;
@@ -112,7 +125,8 @@ int answer(const Options& o, llm::ChatSession& chat, const std::string& text, bo
     const ReplyInterrupt scope;
     g = raw ? chat.complete(text, reply_options(o)) : chat.reply(text, reply_options(o));
   }
-  show("\n");
+  if (o.json) print_json(g);
+  else show("\n");
   report(g, chat);
   return g.reason == llm::FinishReason::kCancelled ? kInterrupted : kOk;
 }
@@ -271,16 +285,18 @@ int benchmark(const Options& o) {
   return kOk;
 }
 
-int list_models() {
+int list_models(bool json) {
   for (const llm::KnownModel& m : llm::known_models())
-    std::printf("%-14.*s %6.1f GB  %.*s\n", static_cast<int>(m.name.size()), m.name.data(),
-                static_cast<double>(m.bytes) / 1e9, static_cast<int>(m.url.size()), m.url.data());
+    if (json) std::cout << nlohmann::ordered_json{{"name", m.name}, {"bytes", m.bytes}, {"url", m.url}} << "\n";
+    else
+      std::printf("%-14.*s %6.1f GB  %.*s\n", static_cast<int>(m.name.size()), m.name.data(),
+                  static_cast<double>(m.bytes) / 1e9, static_cast<int>(m.url.size()), m.url.data());
   return kOk;
 }
 
 int run(const Options& o) {
   if (o.threads > 0) ::setenv("NUM_CPU_THREADS", std::to_string(o.threads).c_str(), 1);
-  if (o.list) return list_models();
+  if (o.list) return list_models(o.json);
   if (o.benchmark) return benchmark(o);
   llm::ChatSession chat = open(o);
   if (!o.system.empty()) chat.set_system(o.system);
@@ -357,7 +373,7 @@ std::function<int()> define_llm(CLI::App& app) {
   app.add_option("--batch", o->batch, "With --benchmark: measure this many replies at once, too; 0: do not")
       ->check(whole_number(0, 256))
       ->capture_default_str();
-  app.add_flag("--json", o->json, "The figures of --benchmark as JSON");
+  app.add_flag("--json", o->json, "Replies, the models of --list or the figures of --benchmark as JSON");
   return [o] { return run(*o); };
 }
 

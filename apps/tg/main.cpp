@@ -27,6 +27,7 @@ constexpr Command kCommands[] = {
     {"explain", "Show what becomes of a tensor expression", kInside, define_explain},
     {"viz", "Record what a program does, and look at it", kInside, define_viz},
     {"replay-compare", "Compare the kernels of two recorded runs", kInside, define_replay_compare},
+    {"doctor", "Look for what is broken or slow, and say what to do", kMachine, define_doctor},
     {"devices", "Show the devices and what each lacks", kMachine, define_devices},
     {"bench", "Measure speed, one row a benchmark", kMachine, define_bench},
     {"cache", "Show or empty the disk cache", kMachine, define_cache},

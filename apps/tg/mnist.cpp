@@ -8,7 +8,9 @@
 #include <cstdio>
 #include <fstream>
 #include <iomanip>
+#include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "apps/tg/command.h"
@@ -28,6 +30,7 @@ struct Options {
   double lr = 0.001;
   uint64_t seed = 42;
   std::string device, losses;
+  bool json = false;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -41,6 +44,23 @@ void stop_on_interrupt() {
   action.sa_handler = [](int) { interrupted.store(true); };
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;  // a write under way is finished
   sigaction(SIGINT, &action, nullptr);
+}
+
+/// Where a training got to.
+struct Outcome {
+  int64_t steps = 0;        ///< done
+  float loss = NAN;         ///< of the last one
+  double accuracy = -1;     ///< on the test images, in percent; -1: not measured
+  double step_seconds = 0;  ///< mean, without the first one, which compiles
+};
+
+void print_json(const Options& o, const Outcome& r) {
+  nlohmann::ordered_json j{
+      {"steps", r.steps}, {"asked_steps", o.steps}, {"batch_size", o.batch_size}, {"seed", o.seed}};
+  if (std::isfinite(r.loss)) j["loss"] = r.loss;
+  if (r.accuracy >= 0) j["test_accuracy"] = r.accuracy;
+  j["step_seconds"] = r.step_seconds;
+  std::cout << j << "\n";
 }
 
 /// Returns the percentage of test images whose largest logit is the label's. In batches, selected by tensors of row
@@ -75,6 +95,7 @@ int train(const Options& o) {
   double accuracy = -1, seconds = 0;
   float loss = NAN;
   int64_t timed = 0;
+  const auto mean = [&] { return timed ? seconds / static_cast<double>(timed) : 0.0; };
   try {
     for (int64_t step = 0; step < o.steps; step++) {
       const auto start = Clock::now();
@@ -109,11 +130,14 @@ int train(const Options& o) {
     progress.close();
     std::fprintf(stderr, "tg: interrupted after %lld of %lld steps%s\n", static_cast<long long>(progress.done()),
                  static_cast<long long>(o.steps), std::isfinite(loss) ? str(", loss ", loss).c_str() : "");
+    if (o.json) print_json(o, {progress.done(), loss, -1, mean()});
     return kInterrupted;
   }
   progress.close();
-  std::printf("steps %lld, test accuracy %.2f%%, %.1f ms/step\n", static_cast<long long>(o.steps), accuracy,
-              timed ? seconds / static_cast<double>(timed) * 1e3 : 0.0);
+  if (o.json) print_json(o, {o.steps, loss, accuracy, mean()});
+  else
+    std::printf("steps %lld, test accuracy %.2f%%, %.1f ms/step\n", static_cast<long long>(o.steps), accuracy,
+                mean() * 1e3);
   return kOk;
 }
 
@@ -127,7 +151,7 @@ static std::string rate(const std::string& text) {
 }
 
 std::function<int()> define_mnist(CLI::App& app) {
-  app.footer("Examples:\n  tg mnist --steps 200");
+  app.footer("Examples:\n  tg mnist --steps 200\n  tg mnist --json | jq .test_accuracy");
   auto o = std::make_shared<Options>();
   app.add_option("--steps", o->steps, "Training steps")
       ->capture_default_str()
@@ -141,6 +165,7 @@ std::function<int()> define_mnist(CLI::App& app) {
   app.add_option("--device", o->device, "Device, as DEV names it (default: DEV)")->type_name("DEV");
   app.add_option("--seed", o->seed, "Seed of initial weights and batches")->capture_default_str()->type_name("N");
   app.add_option("--losses", o->losses, "Write the loss of every step to a file, one a line")->type_name("FILE");
+  app.add_flag("--json", o->json, "The result as a JSON object");
   return [o] { return train(*o); };
 }
 

@@ -45,7 +45,8 @@ Tensor GptBlock::operator()(const Tensor& x) const {
   const Tensors qkv = c_attn(ln_1(x)).chunk(3, -1);
   const int64_t batch = x.shape(0), time = x.shape(1);
   const auto by_head = [&](const Tensor& t) { return t.reshape(batch, time, heads, channels / heads).transpose(1, 2); };
-  const Tensor attended = by_head(qkv[0]).scaled_dot_product_attention(by_head(qkv[1]), by_head(qkv[2]), {}, 0, causal);
+  const Tensor attended =
+      by_head(qkv[0]).scaled_dot_product_attention(by_head(qkv[1]), by_head(qkv[2]), {.is_causal = causal});
   const Tensor y = x + attn_proj(attended.transpose(1, 2).reshape(batch, time, channels));
   return y + mlp_proj(c_fc(ln_2(y)).gelu());
 }

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "apps/tg/command.h"
 #include "tinygrad/base/error.h"
@@ -23,7 +25,7 @@ struct Options {
   std::vector<std::string> names, hosts, origins;
   int64_t port = 8000, max_sequences = 4, context = 0, max_queue = 128;
   llm::SamplingOptions sampling;
-  bool quiet = false, no_warm_up = false;
+  bool quiet = false, no_warm_up = false, json = false;
 };
 
 /// Reads the first line of a file: keys on a command line are seen by every user of the machine.
@@ -89,8 +91,14 @@ int serve(Options o) {
   if (!o.quiet) std::fprintf(stderr, "%s answers 503 until the model is loaded\n", address.c_str());
   if (!server.wait_ready()) return kInterrupted;
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  std::printf("%s is ready after %s: %s (chat page), %s/v1 (API); Ctrl-C stops\n", server.model_id().c_str(),
-              human_seconds(took.count()).c_str(), address.c_str(), address.c_str());
+  if (o.json)
+    std::cout << nlohmann::ordered_json{{"model", server.model_id()},
+                                        {"address", address},
+                                        {"ready_seconds", took.count()}}
+              << std::endl;
+  else
+    std::printf("%s is ready after %s: %s (chat page), %s/v1 (API); Ctrl-C stops\n", server.model_id().c_str(),
+                human_seconds(took.count()).c_str(), address.c_str(), address.c_str());
   std::fflush(stdout);
   server.wait();
   return kOk;
@@ -126,6 +134,7 @@ std::function<int()> define_serve(CLI::App& app) {
   app.add_option("--top-p", o->sampling.top_p, "For requests that set none")->check(CLI::Range(0.0, 1.0));
   app.add_option("--min-p", o->sampling.min_p, "For requests that set none")->check(CLI::Range(0.0, 1.0));
   app.add_flag("--no-warm-up", o->no_warm_up, "Compile kernels with the first request");
+  app.add_flag("--json", o->json, "Say that the server is ready by a JSON object");
   app.add_flag("-q,--quiet", o->quiet, "Do not report requests on standard error");
   return [o] { return serve(*o); };
 }

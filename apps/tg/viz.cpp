@@ -69,10 +69,8 @@ struct View {
   void (*print)(std::ostream&, const viz::Recording&);
 };
 constexpr View kViews[] = {
-    {"summary", viz::print_summary},
-    {"kernels", viz::print_launches},
-    {"rules", viz::print_rules},
-    {"memory", viz::print_memory},
+    {"summary", viz::print_summary}, {"kernels", viz::print_launches}, {"rules", viz::print_rules},
+    {"memory", viz::print_memory},   {"lines", viz::print_lines},
 };
 
 /// Serves the page until a signal ends it.
@@ -123,8 +121,8 @@ std::function<int()> define_viz(CLI::App& app) {
       ->capture_default_str();
   app.add_flag("--json", o->json, "Print JSON");
   app.add_flag("--text", o->text, "Print text");
-  app.add_option("--show", o->what, "What to print: summary, kernels, rules, memory")
-      ->check(CLI::IsMember({"summary", "kernels", "rules", "memory"}));
+  app.add_option("--show", o->what, "What to print: summary, kernels, rules, memory, lines")
+      ->check(CLI::IsMember({"summary", "kernels", "rules", "memory", "lines"}));
   app.add_option("--span", o->span, "Print one span by its number")->check(whole_number(1, INT64_MAX));
   app.add_option("--kernel", o->kernel, "Print the span of a kernel by its name");
   app.add_option("--graph", o->graph, "Print a graph of the span by its position, from 0")

@@ -59,7 +59,7 @@ int main() {
 
   const Tensor q = Tensor::randn(2, 2, 6, 4).realize(), k = Tensor::randn(2, 2, 6, 4).realize(),
                v = Tensor::randn(2, 2, 6, 4).realize();
-  agree("attention", attention(q, k, v), q.scaled_dot_product_attention(k, v, {}, 0, true));
+  agree("attention", attention(q, k, v), q.scaled_dot_product_attention(k, v, {.is_causal = true}));
 
   const Tensor labels = Tensor({1, 7, 0, 3});
   agree("cross entropy", cross_entropy(x, labels), x.sparse_categorical_crossentropy(labels));

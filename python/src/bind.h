@@ -30,6 +30,7 @@ void bind_files(nb::module_& m);
 void bind_language_model(nb::module_& m);
 void bind_adapted_model(nb::module_& m);
 void bind_chat_session(nb::module_& m);
+void bind_distributed(nb::module_& m);
 
 // Families of Tensor methods, added by bind_tensor.
 void bind_tensor_creation(TensorClass& c);
@@ -46,5 +47,6 @@ void bind_jit(nb::module_& m);
 void bind_call_site(nb::module_& m);
 void bind_tensor_schedule(TensorClass& c);
 void bind_tensor_multi(TensorClass& c);
+void bind_tensor_mesh(TensorClass& c);
 
 }  // namespace tg::python

@@ -1,11 +1,7 @@
 /// \file Lines of Python programs, for what kernels and errors say they were made by (TRACEMETA=2, VIZ=1).
-#include <fstream>
-#include <iterator>
-#include <unordered_set>
-
 #include "bind.h"
 #include "casters.h"
-#include "tinygrad/base/recording.h"
+#include "tinygrad/tensor/program_file.h"
 #include "tinygrad/tensor/provenance.h"
 
 namespace tg::python {
@@ -14,22 +10,6 @@ namespace {
 std::string& package_folder() {
   static auto& folder = *new std::string;
   return folder;
-}
-
-/// Records the text of a file of the program, once for each recording, so that its lines can be shown with the kernels
-/// made for them.
-void record_file(const std::string& path, std::string_view name) {
-  static auto& told = *new std::unordered_set<std::string>;  // under the GIL
-  static uint64_t generation = 0;
-  if (!recording::on()) return;
-  if (generation != recording::generation()) told.clear();
-  generation = recording::generation();
-  if (!told.insert(path).second) return;
-  std::ifstream in(path);
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (text.empty()) return;  // typed at a prompt
-  const recording::Span span("program", name);
-  span.text("source", "python", text);
 }
 
 /// The innermost Python frame that is not the package's own.
@@ -47,7 +27,7 @@ std::string call_site() {
     }
     if (std::string_view name(path); package_folder().empty() || !name.starts_with(package_folder())) {
       name.remove_prefix(name.rfind('/') + 1);
-      record_file(path, name);
+      record_program_file(path, name, "python");
       return str(name, ':', PyFrame_GetLineNumber(f));
     }
     frame = nb::steal(reinterpret_cast<PyObject*>(PyFrame_GetBack(f)));

@@ -22,6 +22,8 @@ void bind_counters(nb::module_& m) {
         if (name == "time_sum_s") return nb::float_(static_cast<double>(GlobalCounters::nanoseconds.load()) * 1e-9);
         if (name == "compile_sum_s") return nb::float_(static_cast<double>(GlobalCounters::compile_ns.load()) * 1e-9);
         if (name == "run_sum_s") return nb::float_(static_cast<double>(GlobalCounters::run_ns.load()) * 1e-9);
+        if (name == "collectives") return nb::int_(GlobalCounters::collectives.load());
+        if (name == "sent_bytes") return nb::int_(GlobalCounters::sent.load());
         if (name == "compiled") return nb::int_(GlobalCounters::compiled.load());
         if (name == "disk_hits") return nb::int_(GlobalCounters::disk_hits.load());
         throw nb::key_error(std::string(name).c_str());

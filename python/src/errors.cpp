@@ -16,7 +16,7 @@ struct Class {
 };
 // clang-format off
 enum { kBase, kShape, kDType, kDevice, kIndex, kValue, kOverflow, kFormat, kFile, kCompile, kMemory, kGradient, kJit,
-       kCancelled };
+       kCancelled, kPeer };
 Class classes[] = {
     {"Error", "Base of every error the library reports.", {}},
     {"ShapeError", "Shapes, axes or sizes that do not fit.", {}},
@@ -32,6 +32,7 @@ Class classes[] = {
     {"GradientError", "A gradient that does not exist.", {}},
     {"JitError", "A function that cannot be captured or replayed faithfully.", {}},
     {"Cancelled", "Work that ended because a stop was requested.", {}},
+    {"PeerError", "Another process that failed, or does something else.", {}},
 };
 // clang-format on
 }  // namespace
@@ -74,6 +75,7 @@ void bind_errors(nb::module_& m) {
     catch (const GradientError& e) { set(kGradient, e); }
     catch (const JitError& e) { set(kJit, e); }
     catch (const Cancelled& e) { if (PyErr_CheckSignals() == 0) set(kCancelled, e); }  // else it is KeyboardInterrupt
+    catch (const PeerError& e) { set(kPeer, e); }
     catch (const Error& e) { set(kBase, e); }
     // clang-format on
   });

@@ -13,12 +13,16 @@ nb::object device_object(const std::string& device) {
   if (device.empty()) return nb::none();
   if (!is_device_list(device)) return nb::str(device.c_str());
   nb::list names;
-  for (const std::string& d : split_devices(device)) names.append(nb::str(d.c_str()));
+  for (const std::string& d : device_names(device)) names.append(nb::str(d.c_str()));
   return nb::tuple(names);
 }
 
 namespace {
 nb::object axis_object(int axis) { return axis < 0 ? nb::none() : nb::object(nb::int_(axis)); }
+/// The list as shard() takes it: one entry, as it may name a mesh.
+std::vector<std::string> names_of(const DeviceName& devices) {
+  return devices.name.empty() ? std::vector<std::string>() : std::vector{devices.name};
+}
 int axis_in(UOp u, int axis) {
   const auto n = static_cast<int>(shape_of(u).size());
   TG_CHECK(IndexError, axis >= -n && axis < n, "[shard] got axis ", axis, " for shape ", shape_of(u));
@@ -30,14 +34,14 @@ void bind_tensor_multi(TensorClass& c) {
   c.def(
       "shard",
       [](const Tensor& t, const DeviceName& devices, std::optional<int> axis) {
-        return t.shard(split_devices(devices.name), axis);
+        return t.shard(names_of(devices), axis);
       },
       "devices"_a, "axis"_a = nb::none(),
       "On several devices: the whole tensor on each, or with `axis` a slice on each.");
   c.def(
       "shard_",
       [](nb::object self, const DeviceName& devices, std::optional<int> axis) {
-        nb::cast<Tensor&>(self).shard_(split_devices(devices.name), axis);
+        nb::cast<Tensor&>(self).shard_(names_of(devices), axis);
         return self;
       },
       "devices"_a, "axis"_a = nb::none(), "shard() in place.");
@@ -86,7 +90,9 @@ void bind_uop_multi(nb::class_<PyUOp>& c) {
       "shard",
       [](const PyUOp& u, const DeviceName& devices, std::optional<int> axis) {
         const std::string names = Device::canonical(devices.name);
-        return made([&] { return tensor_detail::distribute(u.get(), names, axis ? axis_in(u.get(), *axis) : -1); });
+        return made([&] {
+          return tensor_detail::distribute(u.get(), names, axis ? ShardAxes(axis_in(u.get(), *axis)) : ShardAxes());
+        });
       },
       "devices"_a, "axis"_a = nb::none());
   c.def(
@@ -115,7 +121,7 @@ void bind_uop_multi(nb::class_<PyUOp>& c) {
       [](nb::args parts) {
         const UOps src = nodes_of(parts);
         if (src.empty()) throw nb::type_error("mstack() takes at least one UOp");
-        return made([&] { return join_shards(src, -1); });
+        return made([&] { return join_shards(src, {}, ""); });
       },
       "One value for each device.");
   c.def(

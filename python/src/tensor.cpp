@@ -78,6 +78,7 @@ void bind_tensor(nb::module_& m) {
   bind_tensor_exchange(c);
   bind_tensor_schedule(c);
   bind_tensor_multi(c);
+  bind_tensor_mesh(c);
   bind_function(m, c);
 }
 

@@ -14,6 +14,7 @@
 #include "tinygrad/uop/print.h"
 #include "tinygrad/uop/symbolic.h"
 #include "tinygrad/uop/variables.h"
+#include "tinygrad/viz/graph_svg.h"
 
 namespace tg::python {
 
@@ -307,6 +308,13 @@ void bind_uop(nb::module_& m) {
     GraphScope g;
     return print_tree(u.get());
   });
+  c.def(
+      "_graph_svg",
+      [](const PyUOp& u, size_t most) {
+        GraphScope g;
+        return viz::svg_of(u.get(), most);
+      },
+      "most"_a, "A picture of the graph, as SVG.");
   c.def("to_dot", [](const PyUOp& u) {
     GraphScope g;
     return to_dot(u.get());

@@ -29,6 +29,8 @@ class _Counters(type):
   time_sum_s = _counter("time_sum_s")
   compile_sum_s, run_sum_s = property(lambda cls: _core.counter_get("compile_sum_s")), property(
       lambda cls: _core.counter_get("run_sum_s"))
+  collectives, sent_bytes = property(lambda cls: _core.counter_get("collectives")), property(
+      lambda cls: _core.counter_get("sent_bytes"))
   compiled, disk_hits = property(lambda cls: _core.counter_get("compiled")), property(
       lambda cls: _core.counter_get("disk_hits"))
   mem_used = property(lambda cls: _core.memory_used(""))

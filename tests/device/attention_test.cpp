@@ -97,6 +97,26 @@ struct Attention {
   }
 };
 
+TEST(AttentionOptions, NamesInBracesAreThoseOfTheOptions) {
+  const Attention a(1, 4, 4, 8, 8, true);
+  const Tensor q = a.query(), k = a.key(), v = a.value();
+  a.expect(q.scaled_dot_product_attention(k, v, {.is_causal = true}), 1);
+  const Tensor below = Tensor::ones(4, 4, {.dtype = dtypes::bool_}).tril();
+  a.expect(q.scaled_dot_product_attention(k, v, {.mask = below}), 1);
+  a.expect(q.scaled_dot_product_attention(k, v, below), 1);
+  a.expect(q.scaled_dot_product_attention(k, v, {}, 0, true), 1);
+  Attention whole = a;
+  whole.causal = false;
+  whole.expect(q.scaled_dot_product_attention(k, v), 1);
+  whole.expect(q.scaled_dot_product_attention(k, v, {}), 1);
+
+  const Tensor x = Tensor::ones(1, 1, 3, 3), w = Tensor::ones(1, 1, 3, 3);
+  EXPECT_EQ(x.conv2d(w, {.padding = 1}).to_vector<float>(), (std::vector<float>{4, 6, 4, 6, 9, 6, 4, 6, 4}));
+  EXPECT_EQ(x.conv2d(w, Tensor({2.0f}), {.padding = 1}).to_vector<float>()[4], 11);
+  EXPECT_EQ(x.conv_transpose2d(w, {.stride = 2}).shape(), (Shape{1, 1, 7, 7}));
+  EXPECT_EQ(x.flatten().reshape(3, 3).nll_loss(Tensor({0, 1, 2}), {.reduction = Reduction::kSum}).item<float>(), -3);
+}
+
 bool fuses() { return !env::EAGER && device_traits(Device::get().kind()).attention_kernels; }
 
 TEST(OnlineAttention, IsOneKernelThatStoresNoScores) {

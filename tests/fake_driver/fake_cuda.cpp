@@ -31,6 +31,22 @@ int set_function_attribute(void* function, int attribute, int value) {
   constexpr int kDynamicSharedBytes = 8;
   return attribute == kDynamicSharedBytes ? allow_dynamic_shared(function, value) : 1;
 }
+/// Takes what kernels here ask for: two dimensions, rows of 128 bytes whose parts are exchanged, zeros outside.
+int encode_map(void* map, int type, unsigned rank, void* address, const uint64_t* size, const uint64_t* strides,
+               const uint32_t* box, const uint32_t* steps, int interleave, int swizzle, int promotion, int fill) {
+  constexpr int kSwizzle128 = 3, kMostPromotion = 3;
+  if (type < 0 || type > 2 || rank != 2 || interleave != 0 || swizzle != kSwizzle128 || promotion > kMostPromotion ||
+      fill != 0 || steps[0] != 1 || steps[1] != 1)
+    return violation("a tensor map of another form than kernels here use");
+  const TensorMap form{.itemsize = 1 << type,
+                       .width = static_cast<int64_t>(size[0]),
+                       .height = static_cast<int64_t>(size[1]),
+                       .box_width = box[0],
+                       .box_height = box[1]};
+  if (strides[0] != size[0] << type) return violation("a tensor map whose rows do not follow each other");
+  if (!is_possible(form)) return violation("a tensor map that the device does not take: " + form.text());
+  return make_map(map, form, address);
+}
 GpuLaunch launch_of(const CudaKernelNode& n) {
   return {n.function,
           {n.grid[0], n.grid[1], n.grid[2]},

@@ -46,6 +46,8 @@ int add_kernel_node(void** node, void* graph, void* const* after, size_t count, 
 int set_kernel_node(void* executable, void* node, const GpuLaunch& launch);
 int add_copy_node(void** node, void* graph, void* const* after, size_t count, void* to, const void* from, size_t bytes);
 int set_copy_node(void* executable, void* node, void* to, const void* from, size_t bytes);
+/// Makes a map as parameters of kernels have it: what the fake driver reads again.
+int make_map(void* map, const TensorMap& form, void* address);
 /// Notes a violation; returns 1, the error for invalid values.
 int violation(const std::string& what);
 

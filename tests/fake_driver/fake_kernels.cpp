@@ -20,7 +20,7 @@ int check_launch(const FunctionObject& f, const GpuLaunch& l) {
                     ", it was compiled for ", known));
     threads *= l.block[i];
   }
-  if (threads > kMaxThreads) return kInvalidValue;
+  if (threads > kMaxThreads || l.grid[0] % image.cluster) return kInvalidValue;
   const int64_t needed = image.shared_bytes - static_shared(image);
   if (l.shared_bytes < needed)
     violation(str(image.program->name, " needs ", needed, " bytes of shared memory, got ", l.shared_bytes));
@@ -31,6 +31,31 @@ int check_launch(const FunctionObject& f, const GpuLaunch& l) {
       static_cast<int>(l.shared_bytes) > f.dynamic_shared)
     return kInvalidValue;
   return 0;
+}
+
+/// What the fake driver writes into the bytes of a map.
+struct MapImage {
+  char magic[16] = "fake tensor map";
+  const void* address = nullptr;
+  TensorMap form{};
+};
+static_assert(sizeof(MapImage) <= kTensorMapBytes);
+
+/// Compares a map that a kernel is given with what it copies, and with the memory it is given.
+void check_map(const ProgramImage& image, const TensorMap& known, const void* given, const void* memory) {
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  const std::string& name = image.program->name;
+  if (reinterpret_cast<uintptr_t>(given) % kTensorMapAlign)
+    violation(name + " is given a tensor map at no multiple of 64 bytes");
+  MapImage map;
+  std::memcpy(&map, given, sizeof map);
+  if (std::strcmp(map.magic, MapImage{}.magic) != 0) {  // kernels do not use those of other addresses
+    if (address % kTensorAlignment == 0) violation(name + " is given something else for a tensor map");
+    return;
+  }
+  map.form.slot = known.slot;
+  if (!(map.form == known)) violation(str(name, " copies boxes of ", known.text(), ", got a map of ", map.form.text()));
+  if (map.address != memory) violation(name + " is given the tensor map of other memory");
 }
 
 int make_work(const GpuLaunch& l, Work* out) {
@@ -51,6 +76,8 @@ int make_work(const GpuLaunch& l, Work* out) {
   const size_t buffers = module.image.buffers.size(), vars = module.image.program->vars.size();
   for (size_t i = 0; i < buffers; i++) out->buffers.push_back(*static_cast<void**>(l.parameters[i]));
   for (size_t i = 0; i < vars; i++) out->vars.push_back(*static_cast<int64_t*>(l.parameters[buffers + i]));
+  for (size_t i = 0; const TensorMap& m : module.image.maps)
+    check_map(module.image, m, l.parameters[buffers + vars + i++], out->buffers.at(static_cast<size_t>(m.slot)));
   for (int i = 0; i < 3; i++) {
     out->size.global[i] = l.grid[i];
     out->size.local[i] = l.block[i];
@@ -177,6 +204,18 @@ int launch(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, un
   Work w;
   if (const int error = make_work(l, &w)) return error;
   return enqueue(*s, std::move(w));
+}
+
+int make_map(void* map, const TensorMap& form, void* address) {
+  std::lock_guard lock(machine().mutex);
+  if (const int error = check_current()) return error;
+  if (reinterpret_cast<uintptr_t>(map) % kTensorMapAlign || reinterpret_cast<uintptr_t>(address) % kTensorAlignment)
+    return kInvalidValue;
+  MapImage image;
+  image.address = address;
+  image.form = form;
+  std::memcpy(map, &image, sizeof image);
+  return 0;
 }
 
 int create_graph(void** graph, unsigned flags) {

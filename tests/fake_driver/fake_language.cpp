@@ -14,6 +14,9 @@ class FakeRenderer final : public Renderer {
   OpSet ops() const override { return groups::kAlu; }
   bool supports(DType d) const override { return !d.is_weak() && !d.is_void(); }
   bool has_locals() const override { return true; }
+  std::vector<const TensorCore*> tensor_cores() const override {
+    return target().arch.starts_with("sm_") ? tensor_cores_of(target()) : std::vector<const TensorCore*>{};
+  }
   /// A listing for people, then the image.
   std::string render(const Program& p) const override { return ListingRenderer(target()).render(p) + image_text(p); }
 };

@@ -7,6 +7,7 @@
 #include "tinygrad/base/binary.h"
 #include "tinygrad/render/program_view.h"
 #include "tinygrad/target/program.h"
+#include "tinygrad/uop/barriers.h"
 #include "tinygrad/uop/serialize.h"
 #include "tinygrad/uop/spec.h"
 
@@ -25,6 +26,8 @@ struct ProgramImage {
   std::vector<ImageBuffer> buffers;
   std::array<int64_t, 3> group{};  ///< threads along each dimension; 0: known at the launch only
   int64_t shared_bytes = 0;
+  std::vector<TensorMap> maps;  ///< further parameters
+  int64_t cluster = 1;          ///< groups of a cluster
 };
 
 inline constexpr std::string_view kImageMagic = "fake GPU image 1";
@@ -67,6 +70,7 @@ inline std::vector<uint8_t> write_image(const ProgramImage& image) {
   for (const std::string& v : p.vars) body.text(v);
   for (const int64_t n : image.group) body.value<int64_t>(n);
   body.value<int64_t>(image.shared_bytes);
+  body.text(image_text(tensor_maps(p.insts)));
   write_graph(body, p.insts);
   ByteWriter w;
   w.bytes.assign(kImageMagic.begin(), kImageMagic.end());
@@ -115,10 +119,14 @@ inline ProgramImage read_image(const void* data) {
   for (std::string& v : p.vars) v = r.text();
   for (int64_t& n : out.group) n = r.value<int64_t>();
   out.shared_bytes = r.value<int64_t>();
+  const std::string maps = r.text();  // what runtimes look for
+  out.maps = maps_of_image({reinterpret_cast<const uint8_t*>(maps.data()), maps.size()});
   p.arena = std::make_shared<Arena>();
   ArenaScope scope(*p.arena);
   p.insts = read_graph(r);
   verify_program(p.insts, "load");
+  for (const UOp u : p.insts)
+    if (begins_barriers(u)) out.cluster = barrier_number(u, 2);
   return out;
 }
 

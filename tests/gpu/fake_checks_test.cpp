@@ -1,6 +1,7 @@
 /// \file What the fake drivers find: a program that uses them wrongly is told so. Otherwise the other tests here would
 /// say nothing.
 #include "gpu/fake_devices.h"
+#include "helpers/error_text.h"
 #include "tinygrad/runtime/cuda_driver.h"
 #include "tinygrad/runtime/gpu_device.h"
 #include "tinygrad/runtime/hip_driver.h"
@@ -118,6 +119,30 @@ TEST_P(FakeChecks, ThingsThatAreDestroyed) {
   expect("a event that was destroyed");
   EXPECT_NE(f().record_event(host_, compute()), 0);
   expect("a handle of no event");
+}
+
+TEST_P(FakeChecks, TensorMaps) {
+  void* memory = block(1 << 20);
+  TensorMap map{.slot = 1, .itemsize = 2, .width = 512, .height = 64, .box_width = 64, .box_height = 64};
+  if (kind() == "AMD") {
+    EXPECT_THAT(test::error_text<DeviceError>([&] { (void)driver_->encode_map(*context_, map, memory); }),
+                HasSubstr("[launch] test has no tensor maps"));
+    return;
+  }
+  const auto encode = [&](void* address) {
+    return test::error_text<DeviceError>([&] { (void)driver_->encode_map(*context_, map, address); });
+  };
+  const GpuTensorMap made = driver_->encode_map(*context_, map, memory);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(&made) % 64, 0u);
+  expect_nothing();
+  EXPECT_THAT(encode(static_cast<char*>(memory) + 2), HasSubstr("[cuTensorMapEncodeTiled] test: FAKE_ERROR"));
+  map.box_height = 512;
+  EXPECT_THAT(encode(memory), HasSubstr("[cuTensorMapEncodeTiled] test"));
+  expect("a tensor map that the device does not take: 0 2 512 64 64 512");
+  map.box_height = 64;
+  map.width = 500;
+  EXPECT_THAT(encode(memory), HasSubstr("[cuTensorMapEncodeTiled] test"));
+  expect("a tensor map that the device does not take: 0 2 500 64 64 64");
 }
 
 }  // namespace

@@ -101,7 +101,9 @@ std::vector<int> use_device(Device& d, bool graphs = true) {
     }
   };
   const std::vector<int> in = counting();
-  std::vector<int> out(kElements);
+  // Where waiting fails, copies are still to come.
+  static std::vector<std::unique_ptr<std::vector<int>>> kept;
+  std::vector<int>& out = *kept.emplace_back(std::make_unique<std::vector<int>>(kElements));
   const auto pinned = d.make_staging_allocator();
   Blocks host{*pinned, {}}, blocks{memory, {}};
   void* staged = host.add();

@@ -5,6 +5,7 @@
 #include "gpu/fake_devices.h"
 #include "helpers/error_text.h"
 #include "tinygrad/base/context.h"
+#include "tinygrad/target/tensor_core.h"
 #include "tinygrad/tinygrad.h"
 
 namespace tg {
@@ -166,6 +167,46 @@ TEST_P(GpuTensor, SaysWhatDevCanName) {
   const Context wrong{{"DEV", kind() + ":LLVM"}};
   EXPECT_THAT(test::error_text<DeviceError>([&] { (on(11, {1, 2}) + 1).realize(); }),
               HasSubstr("[DEV] " + kind() + " has no renderer 'LLVM', expected one of "));
+}
+
+/// Products on an H100 copy their operands in boxes: launches and graphs give kernels the maps of their memory, which
+/// the fake driver compares. Memory that begins at no multiple of 16 bytes has no map.
+TEST(GpuBoxes, LaunchesAndGraphsGiveKernelsTheirMaps) {
+  const fake::Control& control = fake_control(kFakeCuda);
+  control.take_violations();
+  // So small a product would have another instruction.
+  const auto core = find_tensor_core("wgmma_m64n256k16_bf16") - tensor_core_table().data();
+  const Context context{{"DEV", "CUDA:FAKE"}, {"EAGER", 0}, {"TC_SELECT", core}};
+  const int64_t n = 256, m = 512, l = 320;
+  const auto halves = [](int64_t rows, int64_t columns, int64_t first) {
+    std::vector<float> values(static_cast<size_t>(rows * columns));
+    for (size_t i = 0; i < values.size(); i++)
+      values[i] = static_cast<float>((i * 7 + static_cast<size_t>(first)) % 5) - 2;
+    return Tensor::from(values, Shape{rows * columns}, {.device = "CUDA"}).cast(dtypes::bfloat16);
+  };
+  const auto maps = [&] { return control.count_calls("cuTensorMapEncodeTiled"); };
+  const auto product = [&](const Tensor& x, const Tensor& y) {
+    return x.reshape({n, l}).matmul(y.reshape({l, m}), dtypes::float32);
+  };
+  const auto expected = [&](const Tensor& x, const Tensor& y) {
+    return product(x.to("CPU").cast(dtypes::float32), y.to("CPU").cast(dtypes::float32)).to_vector<float>();
+  };
+  const Tensor x = halves(n, l, 0).realize(), y = halves(l, m, 3).realize();
+  const size_t before = maps();
+  EXPECT_EQ(product(x, y).to_vector<float>(), expected(x, y));
+  EXPECT_EQ(maps(), before + 2);
+
+  const Tensor wide = halves(n + 1, l, 1).realize(), part = wide.shrink({{1, n * l + 1}});
+  EXPECT_EQ(product(part, y).to_vector<float>(), expected(part, y));
+
+  auto step = jit([&](const Tensor& a, const Tensor& b) { return (product(a, b) + 1).contiguous().sum(); });
+  for (int i = 0; i < 5; i++) {
+    const Tensor a = halves(n, l, i).realize(), b = halves(l, m, 2 * i).realize();
+    const std::vector<float> want = expected(a, b);
+    EXPECT_EQ(step(a, b).item<float>(), std::accumulate(want.begin(), want.end(), static_cast<float>(n * m)));
+  }
+  EXPECT_GT(maps(), before + 4);
+  EXPECT_STREQ(control.take_violations(), "");
 }
 
 }  // namespace

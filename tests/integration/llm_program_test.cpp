@@ -2,16 +2,13 @@
 #ifdef TG_PROGRAM
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <pty.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "helpers/terminal.h"
 #include "helpers/tiny_chat_model.h"
 #include "temp_dir.h"
 #include "tinygrad/base/process.h"
@@ -20,6 +17,7 @@
 namespace tg {
 namespace {
 
+using test::Terminal;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::TempDir;
@@ -160,6 +158,23 @@ TEST(LlmProgram, BenchmarkFigures) {
   EXPECT_THAT(too_long.err, HasSubstr("of 513 together, expected at most the context of 512"));
 }
 
+TEST(LlmProgram, RepliesAsJson) {
+  const Model m;
+  const ProcessResult r = tg_llm(m, {"--json", "--temperature", "0", "-n", "8"}, "one\ntwo\n");
+  EXPECT_TRUE(r.ok()) << r.err;
+  std::istringstream in(r.out);
+  int replies = 0;
+  for (std::string line; std::getline(in, line); replies++) {
+    const auto j = nlohmann::json::parse(line);
+    EXPECT_LE(j.at("tokens").get<int>(), 8);
+    EXPECT_THAT(j.at("reason").get<std::string>(), ::testing::AnyOf("stop", "length"));
+    if (replies == 0) { EXPECT_EQ(j.at("reply").get<std::string>() + "\n", expected(m, "one", false, 8)); }
+  }
+  EXPECT_EQ(replies, 2);
+  const ProcessResult list = run_process({TG_PROGRAM, "llm", "--list", "--json"}, {.timeout_s = 60});
+  EXPECT_EQ(nlohmann::json::parse(list.out.substr(0, list.out.find('\n'))).at("name"), "smollm2:135m");
+}
+
 TEST(LlmProgram, UsageErrors) {
   const Model m;
   const auto refused = [&](std::vector<std::string> arguments, int code, const char* why) {
@@ -190,62 +205,6 @@ TEST(LlmProgram, UsageErrors) {
 }
 
 // ---- at a terminal ----
-
-/// The program at a terminal of its own.
-class Terminal {
- public:
-  explicit Terminal(const std::vector<std::string>& arguments) {
-    std::vector<char*> argv;
-    for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
-    argv.push_back(nullptr);
-    child_ = ::forkpty(&fd_, nullptr, nullptr, nullptr);
-    if (child_ != 0) return;
-    ::execv(argv[0], argv.data());
-    _exit(127);
-  }
-  ~Terminal() {
-    ::kill(child_, SIGKILL);
-    ::waitpid(child_, nullptr, 0);
-    ::close(fd_);
-  }
-  Terminal(const Terminal&) = delete;
-  Terminal& operator=(const Terminal&) = delete;
-
-  void type(const std::string& keys) { ASSERT_EQ(::write(fd_, keys.data(), keys.size()), ssize_t(keys.size())); }
-  /// Reads until the text since the last call has `wanted`; false when it does not come.
-  bool shows(const std::string& wanted, double seconds = 60) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-    while (true) {
-      if (const size_t at = unread_.find(wanted); at != std::string::npos) {
-        unread_.erase(0, at + wanted.size());
-        return true;
-      }
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-      pollfd p{fd_, POLLIN, 0};
-      if (left.count() <= 0 || ::poll(&p, 1, static_cast<int>(left.count())) <= 0) return false;
-      char piece[4096];
-      const ssize_t n = ::read(fd_, piece, sizeof piece);
-      if (n <= 0) return false;
-      unread_.append(piece, static_cast<size_t>(n));
-    }
-  }
-  /// Waits for the end and returns the status of waitpid.
-  int wait() {
-    int status = -1;
-    for (int i = 0; i < 1000; i++) {
-      shows("\n\n\n never", 0.02);  // drains, so that the program can write
-      ::usleep(20'000);
-      if (::waitpid(child_, &status, WNOHANG) == child_) return status;
-    }
-    return -1;
-  }
-  const std::string& unread() const { return unread_; }
-
- private:
-  int fd_ = -1;
-  pid_t child_ = -1;
-  std::string unread_;
-};
 
 constexpr const char* kCtrlC = "\x03";
 constexpr const char* kCtrlD = "\x04";

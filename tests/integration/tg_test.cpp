@@ -103,7 +103,7 @@ TEST(Tg, UsageErrors) {
   const ProcessResult none = tg_run({});
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("tg: no command, expected one of: llm, serve, mnist, explain, viz, replay-compare, "
-                                  "devices, bench, cache, env, completion, manual (tg --help"));
+                                  "doctor, devices, bench, cache, env, completion, manual (tg --help"));
   EXPECT_EQ(tg_run({"bench", "--threads", "0"}).exit_code, 2);
   EXPECT_EQ(tg_run({"bench", "--runs", "4"}).exit_code, 2) << "a row has at least five runs";
   EXPECT_EQ(tg_run({"bench", "--no-such-option"}).exit_code, 2);
@@ -234,6 +234,8 @@ TEST(Tg, ProgramsAreRecordedAndShown) {
   EXPECT_THAT(show({"--text", "--show", "kernels"}), HasSubstr("CPU " + name));
   EXPECT_THAT(show({"--text", "--show", "rules"}), HasSubstr("tinygrad/uop/symbolic.cpp:"));
   EXPECT_THAT(show({"--text", "--show", "memory"}), HasSubstr("CPU: most "));
+  EXPECT_THAT(show({"--text", "--show", "lines"}), testing::ContainsRegex("bench_[a-z]+\\.cpp:[0-9]+: .* -> "));
+  EXPECT_FALSE(overview["lines"].empty());
   EXPECT_FALSE(nlohmann::json::parse(show({"--perfetto"}))["traceEvents"].empty());
 }
 

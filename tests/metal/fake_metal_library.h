@@ -14,12 +14,18 @@
 
 namespace tg::test {
 
+/// Returns the control of the library that METAL_LIBRARY names. Throws DeviceError that says how it is named.
 inline const fake_metal::Control& fake_metal_control() {
   static const fake_metal::Control* control = [] {
-    void* library = dlopen(env::METAL_LIBRARY.get().c_str(), RTLD_NOW | RTLD_LOCAL);
-    TG_CHECK(DeviceError, library, "[test] found no METAL_LIBRARY: ", dlerror());
+    constexpr const char* kWanted = "fake Metal: METAL_LIBRARY=BUILD/.../libfake_metal.so, as ctest sets it";
+    const std::string& file = env::METAL_LIBRARY.get();
+    TG_CHECK(DeviceError, !file.empty(), "[test] got no METAL_LIBRARY, expected ", kWanted);
+    void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    TG_CHECK(DeviceError, library, "[test] got METAL_LIBRARY=", file, ", expected ", kWanted, ": ", dlerror());
     using Get = const fake_metal::Control* (*)();
-    return reinterpret_cast<Get>(dlsym(library, "fake_metal_control"))();
+    const auto get = reinterpret_cast<Get>(dlsym(library, "fake_metal_control"));
+    TG_CHECK(DeviceError, get, "[test] got METAL_LIBRARY=", file, ", which is Metal itself, expected ", kWanted);
+    return get();
   }();
   return *control;
 }

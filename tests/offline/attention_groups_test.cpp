@@ -4,6 +4,7 @@
 #include "offline/disassembly.h"
 #include "offline/run_groups.h"
 #include "tinygrad/render/renderers.h"
+#include "tinygrad/runtime/amdgpu_compiler.h"
 #include "tinygrad/runtime/nvrtc_compiler.h"
 #include "tinygrad/runtime/wgsl_compiler.h"
 #include "tinygrad/uop/eval.h"
@@ -20,6 +21,15 @@ Target with_shuffles(int64_t threads = 1024) {
   return t;
 }
 Target without_shuffles() { return wgsl_target(""); }
+/// A GPU of Apple's: its matrix instructions do not serve, as the threads of a row are no neighbours.
+Target apple() {
+  Target t;
+  t.renderer = "METAL";
+  t.arch = "apple7";
+  t.features = {"fp16", "shuffles", "simdgroup"};
+  t.vector_bytes = 4;
+  return t;
+}
 
 /// Compiles and runs a kernel whose memory is random; `change` alters it before.
 Memory run(const KernelPtr& k, const Target& target, const CodegenOptions& o = {},
@@ -74,6 +84,11 @@ TEST(AttentionGroups, Means) {
     check({2, 77, 130, 4, 80}, target);
     check({1, 129, 301, 2, 16, true}, target);
   }
+  for (const Target& target : {amdgpu_target("gfx942"), amdgpu_target("gfx1100"), apple()}) {
+    SCOPED_TRACE(target.arch);
+    check({2, 32, 192, 5, 48}, target);
+    check({1, 129, 301, 2, 16, true}, target);
+  }
   CodegenOptions alone;
   alone.no_locals = true;
   check({1, 33, 129, 4, 16, true}, with_shuffles(), alone);
@@ -84,7 +99,7 @@ TEST(AttentionGroups, Means) {
 
 /// Any number of rows and keys will do, one query included: threads share its keys then.
 TEST(AttentionGroups, FewRows) {
-  for (const Target& target : {with_shuffles(), without_shuffles()})
+  for (const Target& target : {with_shuffles(), without_shuffles(), amdgpu_target("gfx942"), apple()})
     for (int64_t rows : {1, 2, 7, 8, 31})
       for (int64_t over : {17, 130, 1001}) {
         SCOPED_TRACE(str(target.arch, ' ', rows, ' ', over));
@@ -122,6 +137,19 @@ TEST(AttentionGroups, MatrixInstructions) {
   EXPECT_EQ(products_in(*p), 0);
 }
 
+/// Instructions whose result no thread holds as a first factor: probabilities pass through the memory of the group.
+TEST(AttentionGroups, MatrixInstructionsOfAmd) {
+  for (const char* arch : {"gfx90a", "gfx942", "gfx1100", "gfx1201"})
+    for (DType d : {dtypes::float16, dtypes::bfloat16})
+      for (const Sizes& n : {Sizes{1, 64, 64, 16, 32}, Sizes{2, 128, 192, 32, 64, true}, Sizes{1, 77, 130, 64, 64},
+                             Sizes{1, 129, 301, 16, 128, true}}) {
+        SCOPED_TRACE(str(arch, ' ', d, ' ', n.rows, ' ', n.over, ' ', n.inner, ' ', n.columns));
+        const Target target = amdgpu_target(arch);
+        EXPECT_GT(products_in(*to_program(*attention(in_type(n, d), false, true), *make_renderer(target), {})), 0);
+        check(in_type(n, d), target);
+      }
+}
+
 int occurrences(const std::string& text, const std::string& word) {
   int n = 0;
   for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) n++;
@@ -149,6 +177,33 @@ TEST(AttentionGroups, WhatTheVendorsCompilerMakes) {
           if (matrices) { EXPECT_GE(occurrences(sass, "HMMA"), (inner < 128 ? 2 : 0.7) * occurrences(sass, "LDSM")); }
         }
 }
+
+class AttentionOnAmd : public ::testing::TestWithParam<const char*> {};
+
+/// Returns the number that assembly says of a kernel.
+std::string number_of(const std::string& code, const std::string& name) {
+  const size_t at = code.find(name);
+  return at == std::string::npos ? "none" : code.substr(at + name.size(), code.find('\n', at) - at - name.size());
+}
+
+/// The same of AMD's.
+TEST_P(AttentionOnAmd, WhatClangMakes) {
+  if (const std::string missing = amdgpu_missing(); !missing.empty()) GTEST_SKIP() << missing;
+  const Target target = amdgpu_target(GetParam());
+  for (DType d : {dtypes::float32, dtypes::float16, dtypes::bfloat16})
+    for (int64_t inner : {64, 128})
+      for (int64_t rows : {1, 2048}) {
+        SCOPED_TRACE(str(d, ' ', inner, ' ', rows));
+        const auto p = to_program(*attention(in_type({32, rows, 2048, inner, inner, rows > 1}, d), false, true),
+                                  *make_renderer(target), {});
+        const std::string code = make_amdgpu_compiler(target)->assembly(p->source);
+        EXPECT_EQ(number_of(code, ".vgpr_spill_count: "), "0");
+        EXPECT_EQ(number_of(code, ".sgpr_spill_count: "), "0");
+        EXPECT_EQ(occurrences(code, "v_mfma") + occurrences(code, "v_wmma") > 0, rows > 1 && d != dtypes::float32);
+      }
+}
+INSTANTIATE_TEST_SUITE_P(Offline, AttentionOnAmd, ::testing::Values("gfx90a", "gfx942", "gfx1100", "gfx1201"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST(AttentionGroups, MasksThatCloseBlocks) {
   for (int64_t shift : {-70, -33, 0, 1, 2, 40, 200, 1000}) {

@@ -9,6 +9,7 @@
 #include "offline/run_groups.h"
 #include "tinygrad/base/context.h"
 #include "tinygrad/codegen/plan/matrix_plan.h"
+#include "tinygrad/render/program_view.h"
 #include "tinygrad/runtime/amdgpu_compiler.h"
 #include "tinygrad/runtime/nvrtc_compiler.h"
 #include "tinygrad/uop/barriers.h"
@@ -134,9 +135,11 @@ TEST(MatrixKernels, WarpgroupsMultiplyWhatIsInMemory) {
   }
 }
 
-/// Copies go two steps ahead, and products one step behind; the interpreter sees who waits too little.
+/// Copies go two steps ahead, and products one step behind; the interpreter sees who waits too little. Rows that begin
+/// at no multiple of 16 bytes, or that a tile does not divide, are copied by threads.
 TEST(MatrixKernels, CopiesAreAheadOfProducts) {
-  const Target target = cuda_target("sm_90a");
+  Target target = cuda_target("sm_90a");
+  std::erase(target.features, "tensor_maps");
   const TensorCore* core = find_tensor_core("wgmma_m64n128k16_bf16");
   for (const Product& x : {Product{128, 128, 64 * 7, false, true}, Product{128, 128, 64 * 4, true, false}}) {
     const auto p = check(x, *core, target);
@@ -160,6 +163,183 @@ TEST(MatrixKernels, CopiesAreAheadOfProducts) {
               ::testing::HasSubstr("is stored while a product may read it"));
   EXPECT_THAT(test::error_text<InternalError>([&] { runs_with(false, Arg("2")); }),
               ::testing::HasSubstr("is read while copies to it may be under way"));
+}
+
+bool has_text(const Program& p, const std::string& text) { return p.source.find(text) != std::string::npos; }
+constexpr const char *kBox = "cp.async.bulk.tensor.2d", *kToAll = ".multicast::cluster", *kPair = "__cluster_dims__(2";
+
+/// Operands are brought by the copy engine in boxes, along the sum and across it, of every type; groups that have an
+/// operand in common are a cluster.
+TEST(MatrixKernels, BoxesBringWhatWarpgroupsMultiply) {
+  const Target target = cuda_target("sm_90a");
+  for (const TensorCore* t : tensor_cores_of(target)) {
+    if (!t->reads_memory()) continue;
+    const int64_t step = 128 / t->a.itemsize();
+    for (const Product& x : {Product{256, 2 * t->n, 4 * step, false, true}, Product{128, 2 * t->n, 7 * step},
+                             Product{256, t->n, 5 * step, true, false}}) {
+      SCOPED_TRACE(str(t->name, " ", x.n, " x ", x.m, " x ", x.l, x.ta ? " ta" : "", x.tb ? " tb" : ""));
+      const auto p = check(x, *t, target);
+      EXPECT_EQ(used(*p), t);
+      // Elements of 8 and of 32 bits across the sum are packed by threads.
+      const bool boxes = t->a.itemsize() == 2 || (!x.ta && x.tb);
+      EXPECT_EQ(has_text(*p, kBox), boxes) << p->source;
+      EXPECT_EQ(tensor_maps(p->insts).size(), boxes ? 2u : 0u);
+      EXPECT_EQ(has_text(*p, kToAll), has_text(*p, kPair));
+      for (const Opt& opt : p->applied_opts)
+        if (opt.op == OptOp::kSplit) EXPECT_TRUE(has_text(*p, kPair)) << "what the plan counts on";
+      if (HasFailure()) return;
+    }
+  }
+}
+
+/// Runs a program of a cluster whose instructions were changed.
+std::string text_of_run(const std::shared_ptr<Program>& p, const std::function<UOp(UOp)>& change) {
+  auto changed = std::make_shared<Program>(*p);
+  return test::error_text<InternalError>([&] {
+    {
+      const ArenaScope scope(*p->arena);
+      for (UOp& u : changed->insts) u = change(u);
+    }
+    test::Memory memory{test::Bytes(512 * 512 * 4), test::Bytes(512 * 512 * 2), test::Bytes(512 * 512 * 2)};
+    test::run_groups(changed, test::pointers(memory).data());
+  });
+}
+
+/// The interpreter sees reads of what may not have come, copies to what is still read, and threads that wait for ever.
+TEST(MatrixKernels, GroupsOfAClusterWaitForEachOther) {
+  const Target target = cuda_target("sm_90a");
+  const auto p = check({512, 512, 64 * 8, false, true}, *find_tensor_core("wgmma_m64n256k16_bf16"), target);
+  ASSERT_TRUE(has_text(*p, kPair)) << to_text(p->applied_opts) << p->source;
+  const auto left_out = [](UOp) { return UOp::make(Ops::NOOP, dtypes::void_, {}); };
+  EXPECT_EQ(text_of_run(p, [](UOp u) { return u; }), "no error");
+  EXPECT_THAT(text_of_run(p, [&](UOp u) { return awaits_room(u) ? left_out(u) : u; }),
+              ::testing::HasSubstr("a box is copied to byte"));
+  EXPECT_THAT(text_of_run(p, [&](UOp u) { return awaits_boxes(u) ? left_out(u) : u; }),
+              ::testing::HasSubstr("is read while a box may be copied there"));
+  EXPECT_THAT(text_of_run(p, [&](UOp u) { return is_wait_for_products(u) ? u.with_arg(Arg(2)) : u; }),
+              ::testing::HasSubstr("while a product may read it"));
+  const char* never = "threads wait for each other for ever";
+  EXPECT_THAT(text_of_run(p, [&](UOp u) { return releases_room(u) ? left_out(u) : u; }), ::testing::HasSubstr(never));
+  EXPECT_THAT(text_of_run(p, [&](UOp u) { return expects_boxes(u) ? u.with_arg(Arg("expect 1024")) : u; }),
+              ::testing::HasSubstr(never));
+  EXPECT_THAT(text_of_run(p, [&](UOp u) { return is_box(u) ? left_out(u) : u; }), ::testing::HasSubstr(never));
+  EXPECT_THAT(text_of_run(p, [&](UOp u) { return begins_barriers(u) ? left_out(u) : u; }),
+              ::testing::HasSubstr("a barrier in memory that was not begun"));
+}
+
+/// Rows and columns beyond the end are 0 in boxes, or those that follow in memory: nothing of them is stored.
+TEST(MatrixKernels, BoxesReachBeyondTheEnd) {
+  const Target target = cuda_target("sm_90a");
+  const TensorCore* core = find_tensor_core("wgmma_m64n128k16_bf16");
+  for (const Product& x : {Product{100, 256, 64 * 4, false, true}, Product{200, 250, 64 * 5, false, true},
+                           Product{130, 384, 64 * 4}, Product{65, 129, 64 * 6, false, true}}) {
+    SCOPED_TRACE(str(x.n, " x ", x.m, " x ", x.l));
+    EXPECT_TRUE(has_text(*check(x, *core, target), kBox));
+  }
+  for (const TensorCore* t : tensor_cores_of(target))
+    if (t->reads_memory() && t->n < 256) {
+      SCOPED_TRACE(t->name);
+      EXPECT_TRUE(has_text(*check({70, t->n + 3, 512 / t->a.itemsize(), false, true}, *t, target), kBox));
+    }
+  const auto p = check({256, 256, 64 * 4, false, true}, *core, target);
+  auto outside = std::make_shared<Program>(*p);
+  test::Memory memory{test::Bytes(256 * 256 * 4), test::Bytes(256 * 256 * 2), test::Bytes(256 * 256 * 2)};
+  for (size_t s : {1, 2})
+    for (size_t at = 0; at < memory[s].size(); at += 2) store_const(&memory[s][at], ConstValue(1.0), dtypes::bfloat16);
+  {
+    const ArenaScope scope(*p->arena);
+    for (UOp& u : outside->insts) {
+      if (!is_box(u)) continue;
+      UOps src(u.srcs().begin(), u.srcs().end());
+      src[5] = UOp::constant(256 - 32, dtypes::int32);  // of 64 rows and more
+      u = u.with_srcs(src);
+    }
+  }
+  test::run_groups(outside, test::pointers(memory).data());
+  for (int64_t i : {0, 31, 32, 63})
+    EXPECT_EQ(load_const(&memory[0][static_cast<size_t>(i * 256) * 4], dtypes::float32).as_double(), i < 32 ? 256 : 0);
+}
+
+/// Products side by side, whose matrices follow each other: their rows are those of one long matrix.
+TEST(MatrixKernels, BoxesOfSeveralMatrices) {
+  const int64_t batch = 3, n = 128, m = 512, l = 64 * 4;
+  CodegenOptions o;
+  o.tensor_cores = 2;
+  o.tensor_core = static_cast<int>(find_tensor_core("wgmma_m64n256k16_bf16") - tensor_core_table().data());
+  for (const bool across : {false, true}) {
+    KernelMaker k;
+    UOp a = k.param(1, batch * n * l, dtypes::bfloat16), b = k.param(2, batch * m * l, dtypes::bfloat16),
+        out = k.param(0, batch * n * m);
+    UOp z = k.loop(batch), i = k.loop(n), j = k.loop(m), r = k.red(l);
+    UOp sum = (a.index({(z * n + i) * l + r}).load().cast(dtypes::float32) *
+               b.index({across ? (z * l + r) * m + j : (z * m + j) * l + r}).load().cast(dtypes::float32))
+                  .reduce(Ops::ADD, UOps{r});
+    const KernelPtr kernel = k.finish(out.index({(z * n + i) * m + j}).store(sum).end(UOps{z, i, j}));
+    const auto p = to_program(*kernel, *make_renderer(cuda_target("sm_90a")), o);
+    EXPECT_TRUE(has_text(*p, kBox) && has_text(*p, kPair)) << to_text(p->applied_opts);
+    test::Memory memory{test::Bytes(static_cast<size_t>(batch * n * m) * 4),
+                        test::Bytes(static_cast<size_t>(batch * n * l) * 2),
+                        test::Bytes(static_cast<size_t>(batch * m * l) * 2)};
+    for (size_t s : {1, 2})
+      for (size_t at = 0; at * 2 < memory[s].size(); at++)
+        store_const(&memory[s][2 * at], ConstValue(static_cast<double>(at * 11 % 7) - 3), dtypes::bfloat16);
+    test::run_groups(p, test::pointers(memory).data());
+    const auto value = [&](size_t s, int64_t at) {
+      return load_const(&memory[s][static_cast<size_t>(2 * at)], dtypes::bfloat16).as_double();
+    };
+    for (int64_t row = 0; row < batch * n; row += 19)
+      for (int64_t column = 0; column < m; column += 3) {
+        const int64_t of = row / n;
+        double want = 0;
+        for (int64_t t = 0; t < l; t++)
+          want += value(1, row * l + t) * value(2, across ? (of * l + t) * m + column : (of * m + column) * l + t);
+        ASSERT_EQ(load_const(&memory[0][static_cast<size_t>(row * m + column) * 4], dtypes::float32).as_double(), want)
+            << row << ", " << column;
+      }
+  }
+}
+
+/// Rows and columns of larger matrices: boxes where rows begin at multiples of 16 bytes, whatever the first element.
+TEST(MatrixKernels, BoxesOfPartsOfMatrices) {
+  const Target target = cuda_target("sm_90a");
+  const int64_t n = 128, m = 256, l = 64 * 4;
+  CodegenOptions inexact;
+  inexact.tensor_cores = 2;
+  inexact.tensor_core = static_cast<int>(find_tensor_core("wgmma_m64n256k16_bf16") - tensor_core_table().data());
+  for (const auto& [wide, first, boxes] : {std::tuple<int64_t, int64_t, bool>{l + 64, 0, true},
+                                           {l + 64, 24, true},
+                                           {l + 8, 8, true},
+                                           {l + 8, 9 * (l + 8), true},
+                                           {l + 2, 2, false},
+                                           {l + 8, 16, false}}) {
+    SCOPED_TRACE(str(wide, " ", first));
+    KernelMaker k;
+    const int64_t all = (n + 10) * wide + first;
+    UOp a = k.param(1, all, dtypes::bfloat16), b = k.param(2, m * l, dtypes::bfloat16), out = k.param(0, n * m);
+    UOp i = k.loop(n), j = k.loop(m), r = k.red(l);
+    UOp sum = (a.index({i * wide + r + first}).load().cast(dtypes::float32) *
+               b.index({j * l + r}).load().cast(dtypes::float32))
+                  .reduce(Ops::ADD, UOps{r});
+    const KernelPtr kernel = k.finish(out.index({i * m + j}).store(sum).end(UOps{i, j}));
+    const auto p = to_program(*kernel, *make_renderer(target), inexact);
+    EXPECT_EQ(has_text(*p, kBox), boxes) << to_text(p->applied_opts);
+    test::Memory memory{test::Bytes(static_cast<size_t>(n * m) * 4), test::Bytes(static_cast<size_t>(all) * 2),
+                        test::Bytes(static_cast<size_t>(m * l) * 2)};
+    for (size_t s : {1, 2})
+      for (size_t at = 0; at * 2 < memory[s].size(); at++)
+        store_const(&memory[s][2 * at], ConstValue(static_cast<double>(at * 7 % 5) - 2), dtypes::bfloat16);
+    test::run_groups(p, test::pointers(memory).data());
+    const auto value = [&](size_t s, int64_t at) {
+      return load_const(&memory[s][static_cast<size_t>(2 * at)], dtypes::bfloat16).as_double();
+    };
+    for (int64_t row = 0; row < n; row += 9)
+      for (int64_t column = 0; column < m; column++) {
+        double want = 0;
+        for (int64_t t = 0; t < l; t++) want += value(1, row * wide + t + first) * value(2, column * l + t);
+        ASSERT_EQ(load_const(&memory[0][static_cast<size_t>(row * m + column) * 4], dtypes::float32).as_double(), want)
+            << row << ", " << column;
+      }
+  }
 }
 
 /// Elements of 16 bits that memory has across the sum are copied as they lie, 16 bytes at a time: matrices that are

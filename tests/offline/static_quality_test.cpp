@@ -10,9 +10,12 @@
 
 #include "offline/disassembly.h"
 #include "tinygrad/codegen/plan/matrix_plan.h"
+#include "tinygrad/render/program_view.h"
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/amdgpu_compiler.h"
+#include "tinygrad/runtime/host_compilers.h"
 #include "tinygrad/runtime/nvrtc_compiler.h"
+#include "tinygrad/runtime/ptxas.h"
 #include "unit/kernels.h"
 
 namespace tg {
@@ -39,6 +42,8 @@ std::vector<Line> main_loop(const std::vector<Line>& all, const std::string& mat
   for (int i = 0; i < static_cast<int>(all.size()); i++) {
     const int from = all[static_cast<size_t>(i)].target;
     if (from < 0 || from > i) continue;
+    // What is written behind the end of the kernel, such as waiting once more, jumps back to a loop, too.
+    if (std::any_of(all.begin() + from, all.begin() + i, [](const Line& l) { return l.op == "EXIT"; })) continue;
     const auto n = static_cast<int>(
         std::count_if(all.begin() + from, all.begin() + i, [&](const Line& l) { return l.op.starts_with(matrix); }));
     if (std::pair(n, from - i) > best) {
@@ -78,8 +83,9 @@ std::vector<Line> sass_lines(const std::string& listing) {
 }
 /// True for instructions that compute: all that are no access to memory, no control and no barrier.
 bool computes_sass(const std::string& op) {
-  for (const char* other : {"LD", "ST", "BRA", "BAR", "EXIT", "DEPBAR", "NOP", "WARPSYNC", "BSSY", "BSYNC", "S2",
-                            "CS2R", "ARRIVES", "ERRBAR", "MEMBAR", "CCTL", "RED", "ATOM", "R2UR"})
+  for (const char* other : {"LD",   "ST",    "BRA",  "BAR",   "EXIT",    "DEPBAR", "NOP",       "WARPSYNC",
+                            "BSSY", "BSYNC", "S2",   "CS2R",  "ARRIVES", "ERRBAR", "MEMBAR",    "CCTL",
+                            "RED",  "ATOM",  "R2UR", "SYNCS", "UTMALDG", "ULDC",   "WARPGROUP", "YIELD"})
     if (op.starts_with(other)) return false;
   return true;
 }
@@ -129,7 +135,9 @@ MatrixTile tile_of(const Program& p, const TensorCore** core) {
     if (o.op == OptOp::kUpcast) t.tiles[o.axis] = o.arg;
     if (o.op == OptOp::kLocal) t.warps[o.axis] = o.arg;
     if (o.op == OptOp::kUnroll) t.steps = o.arg;
+    if (o.op == OptOp::kSplit) t.cluster[o.axis] = o.arg;
   }
+  t.boxes = !tensor_maps(p.insts).empty();
   return t;
 }
 MatrixCost cost_of(const Program& p, const Target& target) {
@@ -183,6 +191,34 @@ TEST_P(NvidiaQuality, LargeProduct) {
   expect_modelled(*p, target);
 }
 
+class PtxQuality : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};
+
+/// LLVM's PTX: the instructions, loads and copies of CUDA C++, and nothing spilled.
+TEST_P(PtxQuality, LargeProduct) {
+  if (const std::string missing = llvm_plugin_missing(); !missing.empty()) GTEST_SKIP() << missing;
+  const auto& [arch, columns_along_sum] = GetParam();
+  Target target = cuda_target(arch);
+  target.renderer = "PTX";
+  const auto p = gemm(target, columns_along_sum);
+  const std::string ptx = make_ptx_compiler(target)->assembly(p->source);
+  for (const char* text :
+       {"mma.sync.aligned.m16n8k16", "ldmatrix.sync.aligned.m8n8.x4", "cp.async.cg.shared.global", "cp.async.wait_all"})
+    EXPECT_NE(ptx.find(text), std::string::npos) << text;
+  EXPECT_EQ(ptx.find(".local"), std::string::npos) << "memory of a thread";
+  expect_modelled(*p, target);
+  if (ptxas_path().empty()) GTEST_SKIP() << "no ptxas: PTX is all that was read";
+  const std::string tool = find_nvdisasm();
+  if (tool.empty()) GTEST_SKIP() << "no nvdisasm in PATH, in /usr/local/cuda/bin or next to NVRTC: SASS is not read";
+  const std::vector<Line> all = sass_lines(disassembled(tool, make_ptxas_compiler(target)->compile_cached(p->source))),
+                          loop = main_loop(all, "HMMA");
+  EXPECT_EQ(count(all, "LDL") + count(all, "STL"), 0) << "spills";
+  const int64_t matrix = count(loop, "HMMA"),
+                math = std::count_if(loop.begin(), loop.end(), [](const Line& l) { return computes_sass(l.op); });
+  EXPECT_GE(matrix, 16);
+  std::cout << arch << " PTX: " << matrix << " of " << math << " that compute, of " << loop.size() << "\n";
+  EXPECT_GE(static_cast<double>(matrix), 0.9 * static_cast<double>(math)) << listed(loop);
+}
+
 TEST_P(AmdQuality, Gfx942) {
   const Target target = amdgpu_target("gfx942");
   const auto p = gemm(target, GetParam());
@@ -214,7 +250,9 @@ TEST_P(HopperQuality, LargeProduct) {
   const auto cubin = make_nvrtc_compiler(target)->compile_cached(p->source);
   const std::vector<Line> all = sass_lines(disassembled(tool, cubin)), loop = main_loop(all, "HGMMA");
   EXPECT_EQ(count(all, "LDL") + count(all, "STL"), 0) << "spills";
-  EXPECT_GT(count(loop, "LDGSTS"), 0) << "no asynchronous copies";
+  EXPECT_GT(count(loop, "UTMALDG"), 0) << "no copies in boxes";
+  EXPECT_GT(count(loop, "UTMALDG.2D.MULTICAST"), 0) << "no copies to all groups of a cluster";
+  EXPECT_EQ(count(loop, "LDGSTS") + count(loop, "STS"), 0) << "threads copy";
   EXPECT_EQ(count(loop, "LDSM"), 0) << "factors in registers";
   // An instruction keeps the matrix unit of its warp for many clocks, any other takes one to be issued.
   const int64_t matrix = count(loop, "HGMMA"), other = std::count_if(loop.begin(), loop.end(), [](const Line& l) {
@@ -225,14 +263,19 @@ TEST_P(HopperQuality, LargeProduct) {
   EXPECT_GE(clocks, 0.9 * (clocks + static_cast<double>(other))) << listed(loop);
   std::cout << "sm_90a: " << matrix << " HGMMA of " << clocks << " clocks, " << other << " others that compute, of "
             << loop.size() << "\n";
-  // What brings a tile of the operands from the second level cache takes a quarter longer than multiplying it.
-  expect_modelled(*p, target, 1.6);
+  expect_modelled(*p, target);
 }
 INSTANTIATE_TEST_SUITE_P(Offline, HopperQuality, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "ColumnsAlongTheSum" : "RowsAlongTheSum"; });
 INSTANTIATE_TEST_SUITE_P(Offline, NvidiaQuality,
                          ::testing::Values(std::tuple("sm_80", true), std::tuple("sm_90", true),
                                            std::tuple("sm_90", false)),
+                         [](const auto& info) {
+                           return str(std::get<0>(info.param),
+                                      std::get<1>(info.param) ? "ColumnsAlongTheSum" : "RowsAlongTheSum");
+                         });
+INSTANTIATE_TEST_SUITE_P(Offline, PtxQuality,
+                         ::testing::Combine(::testing::Values("sm_80", "sm_90"), ::testing::Bool()),
                          [](const auto& info) {
                            return str(std::get<0>(info.param),
                                       std::get<1>(info.param) ? "ColumnsAlongTheSum" : "RowsAlongTheSum");

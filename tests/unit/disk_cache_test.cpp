@@ -51,6 +51,32 @@ TEST(DiskCache, LivesOnAfterReopening) {
   EXPECT_EQ(DiskCache(dir / "c.db").get("t", "k"), pattern(100000, 9));
 }
 
+TEST(DiskCache, HitsAndMissesOfAllProcesses) {
+  TempDir dir;
+  const auto use = [&](DiskCache& cache, const char* table) {
+    for (const DiskCache::TableInfo& t : cache.info().tables)
+      if (t.name == table) return std::pair(t.hits, t.misses);
+    return std::pair<int64_t, int64_t>(-1, -1);
+  };
+  {
+    DiskCache cache(dir / "c.db");
+    cache.get("t", "k");
+    cache.put("t", "k", pattern(10, 0));
+    for (int i = 0; i < 3; i++) cache.get("t", "k");
+    EXPECT_EQ(use(cache, "t"), std::pair(int64_t{3}, int64_t{1})) << "before they are in the file";
+  }
+  DiskCache cache(dir / "c.db");
+  cache.get("t", "k");
+  cache.put("other", "k", pattern(10, 0));
+  EXPECT_EQ(use(cache, "t"), std::pair(int64_t{4}, int64_t{1}));
+  EXPECT_EQ(use(cache, "other"), std::pair(int64_t{0}, int64_t{0}));
+  cache.save_use();
+  EXPECT_EQ(use(cache, "t"), std::pair(int64_t{4}, int64_t{1})) << "once";
+  cache.clear("t");
+  cache.put("t", "k", pattern(10, 0));
+  EXPECT_EQ(use(cache, "t"), std::pair(int64_t{0}, int64_t{0}));
+}
+
 TEST(DiskCache, InfoAndClear) {
   TempDir dir;
   DiskCache cache(dir / "c.db");

@@ -79,7 +79,7 @@ TEST(LowerMulti, ElementwiseNeedsNoCopiesBetweenShards) {
   const Tensor x = on(kTwo, {4, 6}, 0).realize(), w = on(kTwo, {6}).realize(), y = (x * w + 1).relu();
   const Shards s = lower_multi(y.uop());
   ASSERT_EQ(s.parts.size(), 2u);
-  EXPECT_EQ(s.axis, 0);
+  EXPECT_EQ(s.axes[0], 0);
   EXPECT_EQ(count(s, Ops::COPY), 0);
   for (size_t i = 0; i < 2; i++) {
     EXPECT_EQ(device_of(s.parts[i]), kTwo[i]);
@@ -95,7 +95,7 @@ TEST(LowerMulti, CopiesOfAReduce) {
   auto copies = [&](int64_t ring, int64_t all2all) {
     Context settings{{"RING", ring}, {"ALL2ALL", all2all}};
     const Shards s = lower_multi(x.sum({.axis = 0}).uop());
-    EXPECT_EQ(s.axis, -1);
+    EXPECT_TRUE(s.axes.none());
     return count(s, Ops::COPY);
   };
   EXPECT_EQ(copies(0, 0), 4 * 3);      // each from all others

@@ -35,6 +35,12 @@ TEST(Progress, BeforeTheFirstStepAndAfterTheLast) {
 
 TEST(Progress, UnknownTotal) { EXPECT_EQ(format_progress("read", 7, 0, 2, "", 60), "read: 7it [00:02, 3.50it/s]"); }
 
+TEST(Progress, Bytes) {
+  EXPECT_EQ(format_progress("model", 50'000'000, 200'000'000, 10, "", 65, ProgressUnit::kBytes),
+            "model:  25%|███         | 50.0 MB/200 MB [00:10<00:30, 5.00 MB/s]");
+  EXPECT_EQ(format_progress("model", 7'000, 0, 2, "", 60, ProgressUnit::kBytes), "model: 7.00 KB [00:02, 3.50 KB/s]");
+}
+
 TEST(Progress, CountsWhetherItIsShownOrNot) {
   Progress p(3, "quiet", false);
   p.advance();

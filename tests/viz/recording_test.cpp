@@ -5,7 +5,9 @@
 #include <thread>
 
 #include "tinygrad/engine/counters.h"
+#include "tinygrad/tensor/provenance.h"
 #include "tinygrad/tinygrad.h"
+#include "tinygrad/viz/print_recording.h"
 #include "tinygrad/viz/rewritten_graph.h"
 #include "viz/recorded.h"
 
@@ -63,6 +65,57 @@ TEST(Recording, SchedulesOfTheCacheAreMarked) {
   ASSERT_GE(schedules.size(), 3u);
   EXPECT_EQ(r.value(*schedules[schedules.size() - 2], "cache"), "miss");
   EXPECT_EQ(r.value(*schedules.back(), "cache"), "hit");
+}
+
+/// Stands for a helper of the program that the compiler inlines.
+[[gnu::always_inline]] inline Tensor squared(const Tensor& x) { return x * x; }
+constexpr int kSquaredLine = __LINE__ - 1;
+
+TEST(Recording, LinesOfTheProgramAndTheirKernels) {
+  int line = 0;
+  const viz::Recording r = recorded([&] {
+    const Tensor x = Tensor::arange(600).cast(dtypes::float32).contiguous().realize();
+    line = __LINE__ + 1;
+    const Tensor y = x.relu();
+    squared(y).sum(0).realize();
+  });
+  std::map<std::string, const viz::LineSum*> lines;
+  const std::vector<viz::LineSum> sums = viz::line_sums(r);
+  for (const viz::LineSum& l : sums) lines[l.place] = &l;
+  const auto* relu = lines[str("recording_test.cpp:", line)];
+  const auto* mul = lines[str("recording_test.cpp:", kSquaredLine)];
+  const auto* sum = lines[str("recording_test.cpp:", line + 1)];
+  ASSERT_TRUE(relu && mul && sum) << "libdw1 is missing, or the tests are compiled without -g";
+  EXPECT_THAT(relu->methods, ::testing::Contains("relu"));
+  EXPECT_THAT(mul->methods, ::testing::Contains("mul"));
+  EXPECT_THAT(sum->methods, ::testing::Contains("sum"));
+  ASSERT_FALSE(relu->kernels.empty());
+  EXPECT_EQ(relu->kernels, sum->kernels) << "one kernel computes all of it";
+  const viz::Span* kernel = r.span(relu->kernels[0]);
+  ASSERT_TRUE(kernel);
+  EXPECT_EQ(r.name(kernel->kind), "kernel");
+  EXPECT_GE(relu->launches, 1);
+  const auto programs = spans_of(r, "program");
+  ASSERT_EQ(programs.size(), 1u);
+  EXPECT_EQ(r.name(programs[0]->name), "recording_test.cpp");
+  EXPECT_THAT(programs[0]->texts.at(0).text, HasSubstr("const Tensor y = x.relu();"));
+  std::ostringstream text;
+  viz::print_lines(text, r);
+  EXPECT_THAT(text.str(), HasSubstr(str("recording_test.cpp:", line, ": relu -> ")));
+}
+
+TEST(Recording, ProgramsThatAreNotRecordedAskForNoLines) {
+  static int asked;
+  asked = 0;
+  set_call_site([] {
+    asked++;
+    return std::string();
+  });
+  Tensor::arange(5).relu().realize();
+  EXPECT_EQ(asked, 0);
+  recorded([] { Tensor::arange(7).relu().realize(); });
+  EXPECT_GT(asked, 0);
+  set_call_site(nullptr);
 }
 
 // The rewrites of a table, replayed on the graph it began with, make the graph it ended with.

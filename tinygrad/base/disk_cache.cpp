@@ -98,7 +98,25 @@ class Bound {
 }  // namespace
 
 struct DiskCache::Impl {
-  enum Statement { kGet, kTouch, kPut, kErase, kClearTable, kClearAll, kTables, kTotal, kEvict, kKeys, kStatements };
+  enum Statement {
+    kGet,
+    kTouch,
+    kPut,
+    kErase,
+    kClearTable,
+    kClearAll,
+    kTables,
+    kTotal,
+    kEvict,
+    kKeys,
+    kAddUse,
+    kUse,
+    kClearUse,
+    kStatements
+  };
+  struct Use {
+    int64_t hits = 0, misses = 0;
+  };
 
   std::string path;
   int64_t limit;
@@ -110,6 +128,7 @@ struct DiskCache::Impl {
   bool hopeless = false;  // cannot be opened here; tried once
   int rebuilt = 0;        // corrupt files dropped so far; a disk that keeps corrupting is left alone
   int64_t puts = 0;
+  std::map<std::string, Use, std::less<>> use;  // by table, what is not in the file yet
 
   ~Impl() { close(); }
 
@@ -128,6 +147,7 @@ struct DiskCache::Impl {
     for (sqlite3_stmt*& s : statements) s = nullptr;
     db = nullptr;
     pid = getpid();
+    use.clear();
   }
 
   bool exec(const char* sql, int& rc) { return (rc = sqlite3_exec(db, sql, nullptr, nullptr, nullptr)) == SQLITE_OK; }
@@ -165,6 +185,9 @@ struct DiskCache::Impl {
     if (objects != 0 && format != kFormat) return SQLITE_NOTADB;
     if (!exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL", rc)) return rc;
     if (objects == 0 && !create(rc)) return rc;
+    if (!exec("CREATE TABLE IF NOT EXISTS uses(tbl TEXT PRIMARY KEY, hits INTEGER NOT NULL, misses INTEGER NOT NULL)",
+              rc))
+      return rc;
     static constexpr const char* kSql[kStatements] = {
         "SELECT value, sum, used FROM entries WHERE tbl=? AND key=?",
         "UPDATE entries SET used=? WHERE tbl=? AND key=?",
@@ -179,6 +202,10 @@ struct DiskCache::Impl {
         "AS "
         "total FROM entries) WHERE total > ?)",
         "SELECT key FROM entries WHERE tbl=? ORDER BY key",
+        "INSERT INTO uses(tbl, hits, misses) VALUES(?, ?, ?) ON CONFLICT(tbl) DO UPDATE SET hits=hits+excluded.hits, "
+        "misses=misses+excluded.misses",
+        "SELECT hits, misses FROM uses WHERE tbl=?",
+        "DELETE FROM uses WHERE tbl=?1 OR ?1=''",
     };
     for (int i = 0; i < kStatements; i++) {
       rc = sqlite3_prepare_v3(db, kSql[i], -1, SQLITE_PREPARE_PERSISTENT, &statements[i], nullptr);
@@ -265,11 +292,16 @@ DiskCache::DiskCache(std::string path, int64_t limit_bytes) : impl_(std::make_un
   impl_->path = std::move(path);
   impl_->limit = limit_bytes;
 }
-DiskCache::~DiskCache() { impl_->forget_parent(); }
+DiskCache::~DiskCache() {
+  save_use();
+  impl_->forget_parent();
+}
 
 std::optional<std::vector<uint8_t>> DiskCache::get(std::string_view table, std::string_view key) {
   std::lock_guard lock(impl_->mutex);
   if (!impl_->open()) return std::nullopt;
+  auto use = impl_->use.find(table);
+  if (use == impl_->use.end()) use = impl_->use.emplace(table, Impl::Use{}).first;
   std::optional<std::vector<uint8_t>> found;
   int64_t used = 0;
   bool bad = false;
@@ -284,6 +316,7 @@ std::optional<std::vector<uint8_t>> DiskCache::get(std::string_view table, std::
       if (!bad) found.emplace(value.begin(), value.end());
     }
   }
+  (found ? use->second.hits : use->second.misses)++;
   if (rc == SQLITE_DONE) return std::nullopt;
   if (rc != SQLITE_ROW) {
     impl_->failed(rc, "get");
@@ -324,6 +357,8 @@ void DiskCache::clear(std::string_view table) {
   const int rc = table.empty() ? Bound(impl_->statements[Impl::kClearAll]).step()
                                : Bound(impl_->statements[Impl::kClearTable]).text(table).step();
   if (rc != SQLITE_DONE) return impl_->failed(rc, "clear");
+  Bound(impl_->statements[Impl::kClearUse]).text(table).step();
+  std::erase_if(impl_->use, [&](const auto& u) { return table.empty() || u.first == table; });
   impl_->compact();
 }
 
@@ -335,10 +370,31 @@ DiskCache::Info DiskCache::info() {
   int rc;
   while ((rc = b.step()) == SQLITE_ROW)
     out.tables.push_back({std::string(b.bytes_at(0)), b.integer_at(1), b.integer_at(2)});
+  for (TableInfo& t : out.tables) {
+    if (const auto here = impl_->use.find(t.name); here != impl_->use.end()) {
+      t.hits = here->second.hits;
+      t.misses = here->second.misses;
+    }
+    if (Bound stored(impl_->statements[Impl::kUse]); stored.text(t.name).step() == SQLITE_ROW) {
+      t.hits += stored.integer_at(0);
+      t.misses += stored.integer_at(1);
+    }
+  }
   std::error_code ec;
   for (const char* part : {"", "-wal"})  // written data stays in the log until it is moved to the file
     if (const auto size = fs::file_size(impl_->path + part, ec); !ec) out.file_bytes += static_cast<int64_t>(size);
   return out;
+}
+
+void DiskCache::save_use() {
+  std::lock_guard lock(impl_->mutex);
+  impl_->forget_parent();
+  if (!impl_->db || impl_->use.empty()) return;
+  sqlite3_busy_timeout(impl_->db, 0);
+  for (const auto& [table, use] : impl_->use)
+    Bound(impl_->statements[Impl::kAddUse]).text(table).integer(use.hits).integer(use.misses).step();
+  impl_->use.clear();
+  sqlite3_busy_timeout(impl_->db, kBusyMs);
 }
 
 std::vector<std::string> DiskCache::keys(std::string_view table) {
@@ -361,6 +417,9 @@ namespace disk_cache {
 static DiskCache& of_process() {
   static std::mutex& mutex = *new std::mutex;
   static auto& open = *new std::map<std::string, std::unique_ptr<DiskCache>>;
+  [[maybe_unused]] static const int at_exit = std::atexit([] {
+    for (const auto& [file, cache] : open) cache->save_use();
+  });
   const std::string& named = env::CACHEDB.get();
   std::lock_guard lock(mutex);
   std::unique_ptr<DiskCache>& cache = open[named];

@@ -18,6 +18,7 @@ class DiskCache {
   struct TableInfo {
     std::string name;
     int64_t entries = 0, bytes = 0;
+    int64_t hits = 0, misses = 0;  ///< of get() by all processes since the table was cleared, this one's included
   };
   struct Info {
     std::string path;
@@ -42,6 +43,8 @@ class DiskCache {
   /// Removes one table's entries, or all when `table` is empty, and frees the space.
   void clear(std::string_view table = {});
   Info info();
+  /// Adds the hits and misses counted here to those in the file. Lost where the file is busy: nobody waits for it.
+  void save_use();
   /// Returns the keys of a table, sorted.
   std::vector<std::string> keys(std::string_view table);
 

@@ -72,50 +72,57 @@ inline constexpr DType void_{DTypeId::kVoid}, weakint{DTypeId::kWeakInt}, bool_{
 inline constexpr DType half = float16, float_ = float32, double_ = float64, char_ = int8, uchar = uint8, short_ = int16,
                        ushort = uint16, int_ = int32, uint = uint32, long_ = int64, ulong = uint64;
 
+/// Types of literals, from the environment. ValueError for one of another kind, DTypeError for no type.
 DType default_float();  ///< DEFAULT_FLOAT, float32 unless the environment says otherwise.
 DType default_int();    ///< DEFAULT_INT, int32 unless the environment says otherwise.
 /// Parses "float32", "half", "int", ...; throws DTypeError naming the known types.
 DType from_name(std::string_view name);
-/// Parses comma-separated names.
+/// Parses comma-separated names; throws DTypeError for one of no type.
 DTypeSet set_from_names(std::string_view names);
 }  // namespace dtypes
 
 /// Returns the least type that both convert to along the promotion lattice (float16+bfloat16 = float32, int64+uint64 =
-/// weakfloat).
+/// weakfloat). DTypeError for void.
 DType least_upper_dtype(DType a, DType b);
-/// Returns `d` itself when it is a float, else the lattice join with the default float.
+/// Returns `d` itself when it is a float, else the lattice join with the default float. The next three throw ValueError
+/// and DTypeError where DEFAULT_FLOAT, DEFAULT_INT or SUM_DTYPE names no type of the kind.
 DType least_upper_float(DType d);
 /// Returns the storage type of a weak type (weakint -> default int, weakfloat -> default float); others unchanged.
+/// ValueError and DTypeError as least_upper_float.
 DType strong_dtype(DType d);
 /// Returns the type in which `sum` accumulates: unsigned at least uint32, int and bool at least int32, floats at least
-/// SUM_DTYPE (float32).
+/// SUM_DTYPE (float32). ValueError and DTypeError as least_upper_float.
 DType sum_acc_dtype(DType d);
-/// Returns whether every value of `from` is exactly representable in `to`.
+/// Returns whether every value of `from` is exactly representable in `to`. DTypeError for void.
 bool can_lossless_cast(DType from, DType to);
 
-/// Exponent and mantissa bits of a float type.
+/// Exponent and mantissa bits of a float type; finfo throws DTypeError for others.
 struct FloatInfo {
   int exponent, mantissa;
 };
+/// Returns them; throws DTypeError for a type that is no float or weak.
 FloatInfo finfo(DType d);
 
 using int128 = __int128;
-/// Return the smallest and largest integer of an integer or bool type; weakint gives +-2^126 ("unbounded").
+/// Return the smallest and largest integer of an integer or bool type; weakint gives +-2^126 ("unbounded"), others
+/// throw DTypeError.
 int128 int_min(DType d);
 int128 int_max(DType d);
-/// Return -inf and +inf for floats; throw for integers.
+/// Return -inf and +inf for floats; throw DTypeError for integers.
 double lowest_float(DType d);
 double highest_float(DType d);
 
 // ---- host conversions; all round to nearest even, fp8 saturates to the largest finite value ----
 /// Converts to the bits of the type and back. To the nearest, ties to even; fp8 saturates to its largest finite value.
+/// DTypeError where `fp8` is another type.
 uint16_t float_to_half(float f);
 float half_to_float(uint16_t h);
 uint16_t float_to_bfloat16(float f);
 float bfloat16_to_float(uint16_t h);
 uint8_t float_to_fp8(float f, DType fp8);
 float fp8_to_float(uint8_t b, DType fp8);
-/// Rounds a value to what `d` can hold: floats to their precision, integers wrapped to their width, bool to 0/1.
+/// Rounds a value to what `d` can hold: floats to their precision, integers wrapped to their width, bool to 0/1. Throws
+/// DTypeError for a type of the other kind.
 double truncate_float(double v, DType d);
 int128 truncate_int(int128 v, DType d);
 

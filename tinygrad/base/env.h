@@ -116,7 +116,7 @@ class Adopt {
 /// ValueError like Int::get.
 std::optional<std::variant<int64_t, std::string>> find(std::string_view name);
 /// Changes a variable on this thread: until the innermost Context ends, or outside of any for the rest of the thread.
-/// Throws as Context does.
+/// Throws ValueError as Context does.
 void set(const Context::Setting& setting);
 /// Returns all names, in the order of the table.
 std::vector<std::string_view> names();

@@ -23,6 +23,11 @@ struct OutOfMemoryError : Error { using Error::Error; };  ///< an allocation tha
 struct GradientError : Error { using Error::Error; };     ///< a gradient that does not exist
 struct JitError : Error { using Error::Error; };          ///< a function that cannot be captured or replayed faithfully
 struct Cancelled : Error { using Error::Error; };         ///< work that ended because a stop was requested
+/// A process of the world that failed, or does not do what this one does. `rank`: which; -1: nobody knows.
+struct PeerError : Error {
+  explicit PeerError(const std::string& what, int culprit = -1) : Error(what), rank(culprit) {}
+  int rank;
+};
 /// A bug in the library: the message carries file, line and condition.
 struct InternalError : std::logic_error { using std::logic_error::logic_error; };
 // clang-format on

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "tinygrad/base/text.h"
+
 namespace tg {
 namespace {
 
@@ -18,11 +20,6 @@ std::string clock_time(double seconds) {
   if (s >= 3600) std::snprintf(text, sizeof text, "%d:%02d:%02d", int(s / 3600), int(s / 60 % 60), int(s % 60));
   else std::snprintf(text, sizeof text, "%02d:%02d", int(s / 60), int(s % 60));
   return text;
-}
-
-int terminal_columns() {
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 /// Returns a bar of `cells` characters with eighths of a cell.
@@ -36,25 +33,40 @@ std::string draw_bar(double fraction, int cells) {
   return bar;
 }
 
-}  // namespace
-
-std::string format_progress(std::string_view label, int64_t done, int64_t total, double seconds, std::string_view note,
-                            int columns) {
-  const double rate = seconds > 0 ? done / seconds : 0;
+std::string speed_text(double rate, ProgressUnit unit) {
+  if (unit == ProgressUnit::kBytes) return rate <= 0 ? "? B/s" : human_bytes(rate) + "/s";
   char speed[48];
   if (rate <= 0) std::snprintf(speed, sizeof speed, "?it/s");
   else if (rate < 1) std::snprintf(speed, sizeof speed, "%.2fs/it", 1 / rate);
   else std::snprintf(speed, sizeof speed, "%.2fit/s", rate);
+  return speed;
+}
+
+std::string count_text(int64_t n, ProgressUnit unit) {
+  return unit == ProgressUnit::kBytes ? human_bytes(static_cast<double>(n)) : std::to_string(n);
+}
+
+}  // namespace
+
+int terminal_columns() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+std::string format_progress(std::string_view label, int64_t done, int64_t total, double seconds, std::string_view note,
+                            int columns, ProgressUnit unit) {
+  const double rate = seconds > 0 ? done / seconds : 0;
+  const std::string speed = speed_text(rate, unit);
   std::string head(label), tail;
   if (!head.empty()) head += ": ";
   if (total > 0) {
     char percent[16];
     std::snprintf(percent, sizeof percent, "%3d%%", static_cast<int>(100.0 * std::min(done, total) / total));
     head += percent;
-    tail = " " + std::to_string(done) + "/" + std::to_string(total) + " [" + clock_time(seconds) + "<" +
+    tail = " " + count_text(done, unit) + "/" + count_text(total, unit) + " [" + clock_time(seconds) + "<" +
            (rate > 0 ? clock_time((total - done) / rate) : "?") + ", " + speed;
   } else {
-    tail = std::to_string(done) + "it [" + clock_time(seconds) + ", " + speed;
+    tail = count_text(done, unit) + (unit == ProgressUnit::kSteps ? "it [" : " [") + clock_time(seconds) + ", " + speed;
   }
   if (!note.empty()) {
     tail += ", ";

@@ -7,9 +7,14 @@
 
 namespace tg {
 
+/// What progress counts.
+enum class ProgressUnit { kSteps, kBytes };
+
 /// Returns the line shown after `done` of `total` steps (total <= 0: unknown) and `seconds`, cut to `columns`.
 std::string format_progress(std::string_view label, int64_t done, int64_t total, double seconds, std::string_view note,
-                            int columns);
+                            int columns, ProgressUnit unit = ProgressUnit::kSteps);
+/// Returns the width of the terminal on standard error; 80 where it is not known.
+int terminal_columns();
 
 /// Draws on standard error, at most ten times a second when that is a terminal, else a line every ten seconds to keep
 /// logs short.

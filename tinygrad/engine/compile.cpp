@@ -11,6 +11,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/profile.h"
 #include "tinygrad/base/recording.h"
+#include "tinygrad/base/task_progress.h"
 #include "tinygrad/codegen/codegen.h"
 #include "tinygrad/engine/beam.h"
 #include "tinygrad/engine/counters.h"
@@ -25,11 +26,13 @@
 
 namespace tg {
 
-std::atomic<int64_t> GlobalCounters::kernels{0}, GlobalCounters::copies{0}, GlobalCounters::compiled{0},
-    GlobalCounters::ops{0}, GlobalCounters::mem{0}, GlobalCounters::nanoseconds{0}, GlobalCounters::runs{0},
-    GlobalCounters::run_ns{0}, GlobalCounters::compile_ns{0}, GlobalCounters::disk_hits{0};
+std::atomic<int64_t> GlobalCounters::kernels{0}, GlobalCounters::copies{0}, GlobalCounters::collectives{0},
+    GlobalCounters::sent{0}, GlobalCounters::compiled{0}, GlobalCounters::ops{0}, GlobalCounters::mem{0},
+    GlobalCounters::nanoseconds{0}, GlobalCounters::runs{0}, GlobalCounters::run_ns{0}, GlobalCounters::compile_ns{0},
+    GlobalCounters::disk_hits{0};
 void GlobalCounters::reset() {
-  kernels = copies = compiled = ops = mem = nanoseconds = runs = run_ns = compile_ns = disk_hits = 0;
+  kernels = copies = collectives = sent = compiled = ops = mem = nanoseconds = runs = run_ns = compile_ns = disk_hits =
+      0;
 }
 
 namespace {
@@ -243,7 +246,8 @@ class Compilation {
   void search() {
     searched_.resize(missing_.size());
     if (options_.beam <= 0) return;
-    for (size_t m = 0; m < missing_.size(); m++)
+    TaskProgress progress("searching", static_cast<int64_t>(missing_.size()));
+    for (size_t m = 0; m < missing_.size(); m++, progress.advance())
       searched_[m] = beam_opts(*kernels_[missing_[m].kernel], device_, renderer_for(target_), options_);
   }
 
@@ -253,11 +257,12 @@ class Compilation {
     const env::Snapshot settings;
     const Cancellation stop = Cancellation::current();
     const uint64_t span = recording::Span::current();
+    TaskProgress progress("compiling", static_cast<int64_t>(missing_.size()));
     auto work = [&](int64_t, int64_t) {
       const env::Adopt adopt(settings);
       const recording::Inside inside(span);
       const Cancellation::Adopt stoppable(stop);
-      for (size_t m; (m = next_++) < missing_.size();) compile(missing_[m], searched_[m]);
+      for (size_t m; (m = next_++) < missing_.size(); progress.advance()) compile(missing_[m], searched_[m]);
     };
     // Printing of passes and sources must not interleave.
     const bool serial = env::DEBUG.get() >= 4 || missing_.size() == 1;

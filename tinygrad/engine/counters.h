@@ -8,6 +8,8 @@ namespace tg {
 struct GlobalCounters {
   static std::atomic<int64_t> kernels;      ///< kernels launched
   static std::atomic<int64_t> copies;       ///< copies between devices
+  static std::atomic<int64_t> collectives;  ///< operations together with other processes
+  static std::atomic<int64_t> sent;         ///< bytes this process sent in them
   static std::atomic<int64_t> compiled;     ///< kernels that went through codegen
   static std::atomic<int64_t> ops, mem;     ///< estimated operations and bytes
   static std::atomic<int64_t> nanoseconds;  ///< time in kernels, measured under DEBUG >= 2 and PROFILE=1 only

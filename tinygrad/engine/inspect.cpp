@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tinygrad/base/at.h"
+#include "tinygrad/base/task_progress.h"
 #include "tinygrad/base/text.h"
 #include "tinygrad/codegen/codegen.h"
 #include "tinygrad/engine/compile.h"
@@ -65,8 +66,8 @@ InspectedKernel inspect_call(const Schedule& s, const ScheduleCall& call, const 
   out.device = at(s.buffers, call.buffers[0]).device;
   out.origin = call.metadata;
   out.buffers = call.buffers;
-  if (call.kind == ScheduleCall::kCopy) {
-    out.name = "copy";
+  if (call.kind != ScheduleCall::kKernel) {
+    out.name = call.collective ? name_of(call.collective->what) : "copy";
     return out;
   }
   Device& device = Device::get(out.device);
@@ -87,7 +88,11 @@ Inspection inspect(const Schedule& s, const InspectOptions& options) {
   Inspection out;
   out.buffers = s.buffers;
   out.memory = s.memory();
-  for (const ScheduleCall& call : s.calls) out.kernels.push_back(inspect_call(s, call, options));
+  TaskProgress progress("inspecting", static_cast<int64_t>(s.calls.size()));
+  for (const ScheduleCall& call : s.calls) {
+    out.kernels.push_back(inspect_call(s, call, options));
+    progress.advance();
+  }
   return out;
 }
 

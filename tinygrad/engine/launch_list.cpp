@@ -8,6 +8,7 @@
 #include "tinygrad/base/profile.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/device_timer.h"
+#include "tinygrad/engine/in_flight.h"
 #include "tinygrad/engine/report.h"
 #include "tinygrad/engine/validate.h"
 #include "tinygrad/runtime/device.h"
@@ -153,8 +154,11 @@ void LaunchList::add_accesses(const Launch& l, std::vector<MemoryAccess>* to) co
 }
 
 void LaunchList::launch(const Launch& l) const {
-  if (l.kernel) launch_kernel(l);
-  else launch_copy(l);
+  if (l.kernel) return launch_kernel(l);
+  if (!l.is_collective()) return launch_copy(l);
+  InFlight alone(*this);
+  alone.start(l);
+  alone.wait_all();
 }
 
 namespace {
@@ -211,7 +215,7 @@ void LaunchList::count(const Launch& l) const {
     GlobalCounters::kernels++;
     GlobalCounters::ops += static_cast<int64_t>(l.kernel->program->estimates.ops);
     GlobalCounters::mem += static_cast<int64_t>(l.kernel->program->estimates.mem);
-  } else if (l.call) {
+  } else if (l.call && !l.is_collective()) {
     GlobalCounters::copies++;
     GlobalCounters::mem += buffers[numbers[l.arguments]]->nbytes();
   }
@@ -223,19 +227,24 @@ void LaunchList::count_direct() const {
   GlobalCounters::mem += static_cast<int64_t>(direct_mem);
 }
 
-void LaunchList::run(size_t begin, size_t end, Cancellation::Hold& hold, const char* what, bool direct) const {
+void LaunchList::run(size_t begin, size_t end, Cancellation::Hold& hold, const char* what, bool direct,
+                     InFlight& exchanges) const {
   const bool stoppable = static_cast<bool>(Cancellation::current());
   void* const* arguments = handles.data();
   const int64_t* vars = values.data();
   Queue* pending = nullptr;
   for (size_t i = begin; i < end; i++) {
     const Launch& l = launches[i];
+    if (!exchanges.empty()) [[unlikely]]
+      exchanges.wait_for(l);
     if (stoppable && i <= irreversible) [[unlikely]] {
       Cancellation::check(what);
       if (i == irreversible) hold.begin();
     }
     if (l.host && direct) {
       l.host(arguments + l.arguments, vars + l.values, 0, 1);
+    } else if (l.is_collective()) {
+      exchanges.start(l);
     } else {
       count(l);
       launch(l);

@@ -15,15 +15,16 @@
 
 namespace tg {
 
-/// A kernel or a copy. Nothing is looked up, checked or allocated any more when it is launched.
+/// A kernel, a copy, or what several processes do together. Nothing is looked up, checked or allocated any more when it is launched.
 struct Launch {
   HostKernel host = nullptr;           ///< a host kernel without a THREAD range is called directly
   uint32_t arguments = 0, values = 0;  ///< where its buffers and the values of its variables begin in the list
   uint32_t nbuffers = 0, nvalues = 0;
   LaunchSize size;                           ///< THREAD range, grid
-  CompiledKernelRef kernel;                  ///< empty: a copy of the second buffer to the first
+  CompiledKernelRef kernel;                  ///< empty: the second buffer goes to the first, see is_collective()
   std::shared_ptr<const ScheduleCall> call;  ///< for reports; empty: a copy made because an input overlaps an output
   std::string device;                        ///< of the kernel
+  bool is_collective() const { return call && call->kind == ScheduleCall::kCollective; }
 };
 
 /// Whether a call (of a kernel, or a copy where that is empty) writes or reads its buffer k.
@@ -43,6 +44,8 @@ LaunchSize launch_size_of(const Program& p, std::span<const int64_t> values);
 /// Whether variables decide on it.
 bool has_symbolic_size(const Program& p);
 
+class InFlight;
+
 class LaunchList {
  public:
   /// Appends call `c` of a schedule to `launches`, or to the list `to`. Kernels assume that what they write is nothing
@@ -60,9 +63,10 @@ class LaunchList {
   std::span<const uint32_t> numbers_of(const Launch& l) const { return {numbers.data() + l.arguments, l.nbuffers}; }
   /// Runs launches [begin, end) in order and counts them. `hold` begins at the first one that changes what was there
   /// before; up to it a request to stop ends the run, as Cancelled of `what`. `direct`: host kernels are called without
-  /// their device.
-  void run(size_t begin, size_t end, Cancellation::Hold& hold, const char* what, bool direct) const;
-  /// Runs one launch through its device, reporting it.
+  /// their device. Collectives may be under way when it returns, in `exchanges`.
+  void run(size_t begin, size_t end, Cancellation::Hold& hold, const char* what, bool direct,
+           InFlight& exchanges) const;
+  /// Runs one launch through its device, reporting it; a collective to its end.
   void launch(const Launch& l) const;
   /// What a launch is given; borrowed from the list.
   LaunchArgs arguments_of(const Launch& l) const;

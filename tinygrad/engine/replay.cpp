@@ -6,6 +6,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/profile.h"
 #include "tinygrad/engine/counters.h"
+#include "tinygrad/engine/in_flight.h"
 #include "tinygrad/engine/launch_batches.h"
 #include "tinygrad/engine/replay_merge.h"
 #include "tinygrad/runtime/device.h"
@@ -49,6 +50,7 @@ std::vector<uint32_t> Replay::add_launches(const MergedRuns& m) {
     auto shown = std::make_shared<ScheduleCall>();  // the kernel's graph would keep its memory
     shown->kind = call.kind;
     shown->metadata = call.metadata;
+    shown->collective = call.collective;
     if (env::VALIDATE_WITH_CPU) shown->kernel = call.kernel;
     const auto first_value = static_cast<uint32_t>(list_.values.size());
     list_.add(m.schedule, c, kernel, m.values[c], std::move(shown), m.constant_call[c] ? &constant_launches_ : nullptr);
@@ -133,7 +135,8 @@ size_t Replay::kernels() const {
 }
 std::vector<std::string> Replay::kernel_names() const {
   std::vector<std::string> out;
-  for (const Launch& l : list_.launches) out.push_back(l.kernel ? l.kernel->program->name : "copy");
+  for (const Launch& l : list_.launches)
+    out.push_back(l.kernel ? l.kernel->program->name : l.is_collective() ? name_of(l.call->collective->what) : "copy");
   return out;
 }
 int64_t Replay::planned_bytes() const {
@@ -187,11 +190,16 @@ void Replay::unbind_given() {
 
 void Replay::run_launches(int threads, bool watched) {
   Cancellation::Hold hold;
+  InFlight exchanges(list_);
+  const auto await = [&](uint32_t begin, uint32_t end) {
+    for (uint32_t l = begin; l < end && !exchanges.empty(); l++) exchanges.wait_for(list_.launches[l]);
+  };
   size_t next = 0;
   if (threads > 1)
     for (LaunchGroup& g : parallel_)
       if (g.pays(threads)) {
-        list_.run(next, g.begin, hold, "replay", true);
+        list_.run(next, g.begin, hold, "replay", true, exchanges);
+        await(g.begin, g.end);
         run_concurrently(g, threads, hold);
         next = g.end;
       }
@@ -200,11 +208,13 @@ void Replay::run_launches(int threads, bool watched) {
   if (batched)
     for (const auto& batch : *batches_) {
       if (batch->begin() < next) continue;  // a group of host kernels comes later
-      list_.run(next, batch->begin(), hold, "replay", true);
+      list_.run(next, batch->begin(), hold, "replay", true, exchanges);
+      await(batch->begin(), batch->end());
       submit(*batch, hold);
       next = batch->end();
     }
-  list_.run(next, list_.launches.size(), hold, "replay", !watched);
+  list_.run(next, list_.launches.size(), hold, "replay", !watched, exchanges);
+  exchanges.wait_all();
 }
 
 /// Submits a batch; a request to stop is noticed before it.
@@ -224,6 +234,11 @@ void Replay::note_writes() const {
 }
 
 void Replay::run(std::span<const BufferRef> inputs, std::span<const BufferRef> outputs, std::span<const int64_t> vars) {
+  telling_errors(has_collectives(list_), [&] { run_all(inputs, outputs, vars); });
+}
+
+void Replay::run_all(std::span<const BufferRef> inputs, std::span<const BufferRef> outputs,
+                     std::span<const int64_t> vars) {
   TG_ASSERT(inputs.size() == input_number_.size() && outputs.size() == output_number_.size(),
             "a replay is given what it was made with");
   struct Unbind {  // also when an error ends the run

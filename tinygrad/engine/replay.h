@@ -95,6 +95,7 @@ class Replay {
   void bind_input(size_t i, const BufferRef& given);
   void bind_buffer(size_t number, const BufferRef& to);
   void unbind_given();
+  void run_all(std::span<const BufferRef> inputs, std::span<const BufferRef> outputs, std::span<const int64_t> vars);
   void run_launches(int threads, bool watched);
   void submit(LaunchBatch& batch, Cancellation::Hold& hold);
   void run_concurrently(LaunchGroup& s, int threads, Cancellation::Hold& hold);

@@ -184,6 +184,8 @@ void Replay::write_launches(ByteWriter& w) const {
   for (const Launch* l : first) write_program(w, *l->kernel->program, l->device);
   w.size(list_.launches.size());
   for (const Launch& l : list_.launches) {
+    TG_CHECK(JitError, !l.is_collective(), "[save_jit] got a function that exchanges values with other processes (",
+             Arg(*l.call->collective), "), expected one of this process alone");
     w.value<int32_t>(l.kernel ? number.at(l.kernel.get()) : -1);
     w.size(l.nbuffers);
     for (uint32_t b : list_.numbers_of(l)) w.value(b);

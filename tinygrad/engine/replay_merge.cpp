@@ -103,6 +103,7 @@ void find_constant_calls(MergedRuns& m) {
     });
   for (size_t c = 0; c < calls; c++) {
     bool changes = std::any_of(m.variables[c].begin(), m.variables[c].end(), [](int v) { return v >= 0; });
+    changes |= m.schedule.calls[c].kind == ScheduleCall::kCollective;  // in the same order in all processes
     for (int32_t b : m.schedule.calls[c].buffers) changes |= dynamic[static_cast<size_t>(b)];
     m.constant_call[c] = !changes;
     each_write(c, [&](size_t b) { (changes ? dynamic : m.constant)[b] = true; });

@@ -54,6 +54,15 @@ void report_copy(const Buffer& dst, const Buffer& src, int64_t begin) {
               static_cast<double>(dst.nbytes()) / seconds * 1e-9);
 }
 
+void report_collective(const std::string& what, int64_t sent, int64_t begin) {
+  const int64_t end = profile::now();
+  if (profile::on()) profile::record("world", what, begin, end, str(sent, " bytes sent"));
+  if (env::DEBUG.get() < 2) return;
+  const double seconds = static_cast<double>(end - begin) * 1e-9;
+  std::printf("*** world         %s, %lld bytes sent tm %9.2f us (%7.1f GB/s)\n", what.c_str(),
+              static_cast<long long>(sent), seconds * 1e6, static_cast<double>(sent) / seconds * 1e-9);
+}
+
 void report_memory(const Schedule& s) {
   const MemoryNeeds m = s.memory();
   const auto used = memory_stats().used;

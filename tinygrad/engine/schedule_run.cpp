@@ -12,6 +12,7 @@
 #include "tinygrad/base/recording.h"
 #include "tinygrad/engine/compile.h"
 #include "tinygrad/engine/counters.h"
+#include "tinygrad/engine/in_flight.h"
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/engine/report.h"
 #include "tinygrad/runtime/device.h"
@@ -154,8 +155,12 @@ void ScheduleRun::record(const std::vector<CompiledKernelRef>& kernels, std::vec
 }
 
 void ScheduleRun::run() {
+  if (schedule_->calls.empty()) return;
+  telling_errors(has_collectives(schedule_->calls), [this] { run_calls(); });
+}
+
+void ScheduleRun::run_calls() {
   const Schedule& s = *schedule_;
-  if (s.calls.empty()) return;
   const recording::Span recorded("run", "");
   const int64_t start = profile::now();
   const auto compiled = compile_schedule(s);
@@ -170,7 +175,9 @@ void ScheduleRun::run() {
     const bool direct = !Cancellation::current() && !launches_are_watched();
     {
       Cancellation::Hold hold;
-      list.run(0, list.launches.size(), hold, "realize", direct);
+      InFlight exchanges(list);
+      list.run(0, list.launches.size(), hold, "realize", direct, exchanges);
+      exchanges.wait_all();
     }
     if (direct) list.count_direct();
     note_writes(list);

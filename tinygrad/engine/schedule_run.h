@@ -21,6 +21,7 @@ class ScheduleRun {
   void run();
 
  private:
+  void run_calls();
   void allocate();
   LaunchList launch_list(const std::vector<CompiledKernelRef>& kernels) const;
   void note_writes(const LaunchList& list) const;

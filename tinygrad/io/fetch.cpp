@@ -10,6 +10,7 @@
 #include "tinygrad/base/paths.h"
 #include "tinygrad/base/process.h"
 #include "tinygrad/base/sha256.h"
+#include "tinygrad/base/task_progress.h"
 #include "tinygrad/io/file.h"
 #include "tinygrad/io/gzip.h"
 #include "tinygrad/io/tar.h"
@@ -77,7 +78,8 @@ std::vector<std::string> wget_command(const fs::path& to, bool resume) {
 }  // namespace
 
 std::string transfer(const std::string& url, const fs::path& to, uint64_t max_bytes,
-                     const std::vector<std::pair<std::string, std::string>>& headers, bool resume) {
+                     const std::vector<std::pair<std::string, std::string>>& headers, bool resume,
+                     int64_t expected_bytes) {
   if (url.starts_with(kFile)) {
     std::error_code failed;
     fs::copy_file(url.substr(kFile.size()), to, fs::copy_options::overwrite_existing, failed);
@@ -85,6 +87,13 @@ std::string transfer(const std::string& url, const fs::path& to, uint64_t max_by
   }
   const bool curl = has_program("curl");
   if (!curl && !has_program("wget")) return "neither curl nor wget is installed";
+  TaskProgress progress(fs::path(url.substr(0, url.find('?'))).filename().string(), expected_bytes,
+                        ProgressUnit::kBytes);
+  progress.follow([&to] {
+    std::error_code absent;
+    const auto bytes = fs::file_size(to, absent);
+    return absent ? int64_t{0} : static_cast<int64_t>(bytes);
+  });
   const auto run = [&](bool go_on) {
     std::vector<std::string> command = curl ? curl_command(url, to, max_bytes, go_on) : wget_command(to, go_on);
     for (auto& [key, value] : headers) command.insert(command.end(), {curl ? "-H" : "--header", key + ": " + value});

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/task_progress.h"
 #include "tinygrad/llm/delta_net.h"
 
 namespace tg::llm {
@@ -87,7 +88,11 @@ DecoderNetwork::DecoderNetwork(const Weights& w, int64_t max_context, const Cach
   output_ = w.has("output.weight") ? w.projection("output", c.vocab_size, c.dim) : Projection{embeddings_};
   ropes_ = rope_tables(w, max_context, capacity_);
   layers_.reserve(c.layers.size());
-  for (int64_t i = 0; i < c.blocks(); i++) layers_.emplace_back(w, i, ropes_, cache);
+  TaskProgress progress("loading layers", c.blocks());
+  for (int64_t i = 0; i < c.blocks(); i++) {
+    layers_.emplace_back(w, i, ropes_, cache);
+    progress.advance();
+  }
 }
 
 StepContext DecoderNetwork::context(const StepRows& rows, const StepRows& windowed, const Tensor& last) const {

@@ -14,6 +14,7 @@
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/sha256.h"
+#include "tinygrad/base/task_progress.h"
 #include "tinygrad/base/text.h"
 #include "tinygrad/io/fetch.h"
 #include "tinygrad/io/file.h"
@@ -70,8 +71,11 @@ std::string hash_of(const fs::path& file) {
   TG_CHECK(FileError, in, "[llm] cannot read ", file.string());
   Sha256 hash;
   std::vector<char> piece(kPiece);
-  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())) || in.gcount() > 0)
+  TaskProgress progress("checking", static_cast<int64_t>(fs::file_size(file)), ProgressUnit::kBytes);
+  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())) || in.gcount() > 0) {
     hash.update({reinterpret_cast<const uint8_t*>(piece.data()), static_cast<size_t>(in.gcount())});
+    progress.advance(in.gcount());
+  }
   TG_CHECK(FileError, in.eof(), "[llm] cannot read ", file.string());
   return to_hex(hash.finish());
 }
@@ -165,7 +169,7 @@ fs::path download(const KnownModel& m, const fs::path& folder, const Report& rep
   if (report)
     report(str("downloading ", m.url, m.bytes ? str(" (about ", m.bytes / 1'000'000, " MB)") : std::string(),
                fs::exists(part, ignored) ? ", going on where it stopped" : ""));
-  const std::string problem = io::transfer(std::string(m.url), part, kMaxModelBytes, {}, true);
+  const std::string problem = io::transfer(std::string(m.url), part, kMaxModelBytes, {}, true, m.bytes);
   if (!problem.empty()) {
     if (was_complete(m, part, whole)) return whole;
     throw FileError(str("[llm] cannot get ", m.url, ": ", problem,

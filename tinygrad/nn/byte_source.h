@@ -28,7 +28,8 @@ class ByteSource {
   /// "[op] FILE", to begin messages with.
   const std::string& what() const { return what_; }
   std::string name() const { return what_.substr(what_.find(' ') + 1); }  ///< FILE
-  /// Returns the elements that begin at byte `offset`, row-major, on the CPU. They must lie inside.
+  /// Returns the elements that begin at byte `offset`, row-major, of the type and shape, on the CPU. They must lie
+  /// inside.
   Tensor view(uint64_t offset, DType dtype, const Shape& shape) const;
 
  private:
@@ -47,11 +48,12 @@ struct StridedLayout {
   uint64_t end() const;
 };
 
-/// Returns `count` elements that begin at byte `offset` of `source`, seen through `layout`, which must lie inside.
-/// Permuted, sliced and repeated axes are movements of the elements' row; overlapping ones are gathered.
+/// Returns `count` elements that begin at byte `offset` of `source`, seen through `layout`, which must lie inside: of
+/// `dtype` and the layout's shape. Permuted, sliced and repeated axes are movements of the elements' row; overlapping
+/// ones are gathered.
 Tensor strided_view(const ByteSource& source, uint64_t offset, uint64_t count, DType dtype,
                     const StridedLayout& layout);
-/// Does so for a tensor of one axis: the result is a view of it.
+/// Does so for a tensor of one axis: the result is a view of it, of its type.
 Tensor strided_view(const Tensor& row, const StridedLayout& layout);
 
 }  // namespace tg::nn

@@ -31,7 +31,8 @@ struct SampleSource {
   /// Writes the fields of sample `index` (row-major, of the fields' types) to the memory at `out`. Called by several
   /// threads at once.
   std::function<void(int64_t index, std::span<std::byte* const> out)> read;
-  /// Uses the rows of tensors that agree in the size of their first axis.
+  /// Uses the rows of tensors that agree in the size of their first axis. Throws ValueError for no tensors, ShapeError
+  /// for others.
   static SampleSource of(const Tensors& tensors);
 };
 
@@ -64,6 +65,7 @@ class DataLoader {
     using value_type = Tensors;
     using difference_type = std::ptrdiff_t;
     explicit Iterator(std::shared_ptr<Epoch> e);
+    /// The batch: a tensor for each field, (batch size, shape of the field), of its type.
     const Tensors& operator*() const { return batch_; }
     const Tensors* operator->() const { return &batch_; }
     Iterator& operator++();

@@ -11,6 +11,7 @@
 #include "tinygrad/base/paths.h"
 #include "tinygrad/base/process.h"
 #include "tinygrad/base/sha256.h"
+#include "tinygrad/base/task_progress.h"
 #include "tinygrad/io/fetch.h"
 #include "tinygrad/io/file.h"
 #include "tinygrad/io/gzip.h"
@@ -143,7 +144,8 @@ void download(const std::vector<std::string>& urls, const fs::path& to, uint64_t
   const std::string part = (temporary.path() / "part").string();
   std::string problems;
   for (const std::string& url : urls) {
-    if (const std::string problem = io::transfer(url, part, max_bytes); !problem.empty()) {
+    if (const std::string problem = io::transfer(url, part, max_bytes, {}, false, static_cast<int64_t>(max_bytes));
+        !problem.empty()) {
       problems += str("\n  ", url, ": ", problem);
       continue;
     }
@@ -180,16 +182,25 @@ MnistBytes mnist_bytes(bool fashion, const DataOptions& options) {
     TG_CHECK(FileError, complete(cache), "[datasets] ", set.name, " vanished from ", cache.string(),
              " after the download");
   }
-  return {load_idx(files[0], set.files[0], {60000, 28, 28}), load_idx(files[1], set.files[1], {60000}),
-          load_idx(files[2], set.files[2], {10000, 28, 28}), load_idx(files[3], set.files[3], {10000})};
+  TaskProgress progress(str("loading ", set.name), 4);
+  const auto load = [&](size_t i, const std::vector<int64_t>& shape) {
+    std::vector<uint8_t> data = load_idx(files[i], set.files[i], shape);
+    progress.advance();
+    return data;
+  };
+  return {load(0, {60000, 28, 28}), load(1, {60000}), load(2, {10000, 28, 28}), load(3, {10000})};
 }
 
 CifarBytes cifar_bytes(const DataOptions& options) {
   const std::vector<fs::path> directories =
       options.directories.empty() ? search_directories("cifar") : options.directories;
   const auto load_archive = [](const fs::path& path) {
+    TaskProgress progress("loading cifar", 3);
+    progress.advance(0, "reading");
     const std::vector<uint8_t> bytes = io::read_file(path, kCifarArchiveBytes);
+    progress.advance(1, "checking");
     check_digest(bytes, kCifarSha256, path.string());
+    progress.advance(1, "unpacking");
     return parse_cifar10_archive(bytes, path.string());
   };
   std::error_code ignored;

@@ -21,7 +21,7 @@ StateDict tar_extract(const ByteSource& source);
 /// `max_bytes` together. FormatError (io/zip.h).
 StateDict zip_extract(const std::filesystem::path& path, uint64_t max_bytes = kMaxUnpacked);
 StateDict zip_extract(const ByteSource& source, uint64_t max_bytes = kMaxUnpacked);
-/// Returns the content of a gzip file. FormatError when it is corrupt or larger than `max_bytes`.
+/// Returns the content of a gzip file: (bytes,), uint8. FormatError when it is corrupt or larger than `max_bytes`.
 Tensor gz_extract(const std::filesystem::path& path, uint64_t max_bytes = kMaxUnpacked);
 Tensor gz_extract(const ByteSource& source, uint64_t max_bytes = kMaxUnpacked);
 

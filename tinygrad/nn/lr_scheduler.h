@@ -16,7 +16,7 @@ class LrScheduler {
   LrScheduler& operator=(const LrScheduler&) = delete;
   /// Advances by one step and writes its rate.
   void step() { go_to(steps_ + 1); }
-  /// Sets the step to n: an interrupted run continues there.
+  /// Sets the step to n: an interrupted run continues there. Throws ValueError for a negative one.
   void go_to(int64_t n);
   int64_t steps() const { return steps_; }
   double rate() const { return rate_; }  ///< the rate last written

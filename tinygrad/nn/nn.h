@@ -16,7 +16,7 @@ struct Training : Context {
   explicit Training(bool on = true) : Context({{"TRAINING", static_cast<int64_t>(on)}}) {}
 };
 
-/// x @ weight^T + bias: (..., in) -> (..., out).
+/// x @ weight^T + bias: (..., in) -> (..., out), of the type of both together.
 struct Linear {
   Tensor weight, bias;  ///< (out, in), (out): uniform within 1/sqrt(in)
   Linear(int64_t in_features, int64_t out_features, bool with_bias = true);
@@ -55,7 +55,7 @@ struct ConvTranspose2dOptions {
 };
 
 /// Transposed convolution over the last axes: (batch, in, ...) -> (batch, out, ...), the gradient of a convolution as a
-/// layer.
+/// layer, of the type of input and weight together.
 struct ConvTranspose2d {
   Tensor weight, bias;  ///< (in, out / groups, kernel...), (out): uniform within 1/sqrt(in * kernel elements)
   ConvTransposeOptions options;
@@ -79,7 +79,8 @@ struct BatchNormOptions {
 };
 
 /// Normalizes every channel (axis 1) over batch and space. In training mode with the statistics of the batch, which
-/// also move the running ones (realized with an optimizer's step, or by realize()), else with the running ones.
+/// also move the running ones (realized with an optimizer's step, or by realize()), else with the running ones. Shape
+/// and type are the input's.
 struct BatchNorm {
   Tensor weight, bias;                                    ///< (channels); undefined without affine
   Tensor num_batches_tracked, running_mean, running_var;  ///< the last two undefined without track_running_stats
@@ -97,7 +98,7 @@ struct LayerNormOptions {
   bool affine = true;
 };
 
-/// Normalizes over the last axes, whose sizes are `normalized_shape`.
+/// Normalizes over the last axes, whose sizes are `normalized_shape`. Shape and type are the input's.
 struct LayerNorm {
   Tensor weight, bias;  ///< of the normalized shape; undefined without affine
   Ints normalized_shape;
@@ -107,13 +108,15 @@ struct LayerNorm {
   TG_STATE(weight, bias)
 };
 
-/// LayerNorm over the channels of images: (batch, channels, height, width), any number of spatial axes.
+/// LayerNorm over the channels of images: (batch, channels, height, width), any number of spatial axes. Shape
+/// and type are the input's.
 struct LayerNorm2d : LayerNorm {
   explicit LayerNorm2d(int64_t channels, const LayerNormOptions& o = {}) : LayerNorm(channels, o) {}
   Tensor operator()(const Tensor& x) const;
 };
 
 /// Normalizes groups of adjacent channels over the group and space; `num_groups` divides `num_channels`.
+/// Shape and type are the input's.
 struct GroupNorm {
   Tensor weight, bias;  ///< (channels); undefined without affine
   int64_t num_groups, num_channels;
@@ -142,8 +145,8 @@ struct RMSNorm {
   TG_STATE(weight)
 };
 
-/// Selects rows of a table (rows, size) by number: integers (...) -> (..., size). Numbers out of range, including
-/// negative ones, give zeros.
+/// Selects rows of a table (rows, size) by number: integers (...) -> (..., size), of the table's type. Numbers out of
+/// range, including negative ones, give zeros. DTypeError for numbers that are no integers.
 Tensor embedding(const Tensor& weight, const Tensor& indices);
 /// Selects rows of a table by number, as embedding: integers (...) -> (..., embed_size).
 struct Embedding {
@@ -153,7 +156,7 @@ struct Embedding {
   TG_STATE(weight)
 };
 
-/// Zeroes elements with probability p in training mode and scales the rest by 1/(1-p).
+/// Zeroes elements with probability p in training mode and scales the rest by 1/(1-p); shape and type are the input's.
 struct Dropout {
   double p;
   explicit Dropout(double probability = 0.5);

@@ -17,7 +17,8 @@ class AnyOptimizer {
   /// Clears the gradients of all parameters.
   virtual void zero_grad() const = 0;
   /// Assigns one step lazily and returns the tensors to realize for it, together with whatever else the caller wants:
-  /// realize(loss, ...).
+  /// realize(loss, ...). Their shapes and types are those of parameters and state. Throws ValueError outside of
+  /// training mode, GradientError for a parameter without gradient.
   virtual Tensors schedule_step() = 0;
   /// Takes one step, computed at once. Throws ValueError outside of training mode, GradientError for a parameter
   /// without gradient.
@@ -29,16 +30,17 @@ class Optimizer : public AnyOptimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// Forgets the gradients of the parameters; returns what one step computes, unrealized.
+  /// As AnyOptimizer's: forgets the gradients; what one step computes, unrealized, of the shapes and types of
+  /// parameters and state. Throws ValueError outside of training mode, GradientError for a parameter without gradient.
   void zero_grad() const override;
   Tensors schedule_step() override;
 
-  const Tensors& params() const { return params_; }  ///< what is trained
-  /// Returns what the optimizer keeps beside the parameters: momenta, counters.
-  const Tensors& buffers() const {
-    return buffers_;
-  }  ///< given, but with requires_grad(false): realized with each step, otherwise left alone
-  /// Momenta, averages and counters, in a fixed order: save and restore them with the model to resume training.
+  const Tensors& params() const { return params_; }  ///< what is trained, each of its shape and type
+  /// Returns tensors that were given, of any shape and type, with requires_grad(false): realized with each step,
+  /// otherwise left alone.
+  const Tensors& buffers() const { return buffers_; }
+  /// Momenta and averages (of the parameters' shapes and types) and counters (scalars), in a fixed order: save and
+  /// restore them with the model to resume training.
   const Tensors& state() const { return state_; }
   /// A name of state and where it begins in state(): for each parameter one tensor ("m"), or one for all ("b1_t").
   struct StateSlot {
@@ -77,6 +79,7 @@ class Optimizer : public AnyOptimizer {
 class OptimizerGroup : public AnyOptimizer {
  public:
   OptimizerGroup(std::initializer_list<std::reference_wrapper<AnyOptimizer>> optimizers);
+  /// As those of each, together: the tensors of all, with their shapes and types.
   void zero_grad() const override;
   Tensors schedule_step() override;
   size_t size() const { return optimizers_.size(); }
@@ -99,7 +102,7 @@ struct LarsOptions {
   std::optional<bool> fused = {};
 };
 /// Computes one step of these rules: updates `momentum` (one tensor per parameter; unused when o.momentum is 0) and
-/// returns the updates to subtract.
+/// returns the updates to subtract, of the parameters' shapes and types.
 Tensors lars_updates(const Tensors& params, const Tensors& grads, const Tensors& momentum, const Tensor& lr,
                      const LarsOptions& o);
 
@@ -154,7 +157,7 @@ struct RmsPropOptions {
 struct RmsPropState {
   Tensors square, mean, velocity;
 };
-/// Computes one step: updates the state and returns the updates to subtract.
+/// Computes one step: updates the state and returns the updates to subtract, of the parameters' shapes and types.
 Tensors rmsprop_updates(const Tensors& params, const Tensors& grads, const RmsPropState& state, const Tensor& lr,
                         const RmsPropOptions& o);
 class RMSprop : public Optimizer {
@@ -180,7 +183,7 @@ struct LambState {
   Tensors m, v;
   Tensor b1_power, b2_power;
 };
-/// Computes one step: updates the state and returns the updates to subtract.
+/// Computes one step: updates the state and returns the updates to subtract, of the parameters' shapes and types.
 Tensors lamb_updates(const Tensors& params, const Tensors& grads, const LambState& state, const Tensor& lr,
                      const LambOptions& o);
 

@@ -17,7 +17,8 @@ struct LstmState {
 struct RecurrentWeights {
   Tensor weight_ih, weight_hh, bias_ih, bias_hh;
 };
-/// The formulas of LSTMCell and GRUCell, for given weights.
+/// The formulas of LSTMCell and GRUCell, for given weights: the next state, (batch, hidden), of the type of x and the
+/// weights together. Throws ShapeError for an input or a state of another shape.
 LstmState lstm_cell(const Tensor& x, const std::optional<LstmState>& state, const RecurrentWeights& w);
 Tensor gru_cell(const Tensor& x, const Tensor& h, const RecurrentWeights& w);
 
@@ -34,8 +35,8 @@ struct LSTMCell {
   TG_STATE(weight_ih, weight_hh, bias_ih, bias_hh)
 };
 
-/// One step of a gated recurrent unit: x (batch, in) and h (batch, hidden) give the next h. Gates in the order reset,
-/// update, new.
+/// One step of a gated recurrent unit: x (batch, in) and h (batch, hidden) give the next h, of the type of both
+/// together. Gates in the order reset, update, new.
 struct GRUCell {
   Tensor weight_ih, weight_hh;  ///< (3 hidden, in), (3 hidden, hidden): uniform within 1/sqrt(hidden)
   Tensor bias_ih, bias_hh;      ///< (3 hidden): zeros; undefined without bias

@@ -89,7 +89,7 @@ LoadReport match_names(const StateDict& target, const StateDict& source) {
 /// Returns a value where `t` is, without sharing storage. A tensor on several devices stays sharded as it is.
 Tensor placed_as(const Tensor& t, const Tensor& value) {
   const bool several = t.devices().size() > 1;
-  if (several) return value.devices().size() > 1 ? value.clone() : value.shard(t.devices(), t.shard_axis());
+  if (several) return value.devices().size() > 1 ? value.clone() : value.shard_like(t);
   return value.device() != t.device() ? value.to(t.device()) : value.clone();
 }
 

@@ -21,7 +21,7 @@ namespace tg::nn {
 struct StateDict : std::vector<std::pair<std::string, Tensor>> {
   using std::vector<std::pair<std::string, Tensor>>::vector;
   bool contains(std::string_view name) const;
-  /// Throws IndexError when there is none of that name.
+  /// Returns a tensor, of whatever shape and type it is. Throws IndexError when there is none of that name.
   const Tensor& at(std::string_view name) const;
 };
 
@@ -84,8 +84,8 @@ template <class M> StateDict get_state_dict(const M& model, std::string prefix =
   StateVisitor(out, std::move(prefix)).contents(model);
   return out;
 }
-/// Returns all tensors of the state, running statistics included; optimizers leave those unchanged (they have
-/// requires_grad(false)) and realize them.
+/// Returns all tensors of the state, with their shapes and types, running statistics included; optimizers leave those
+/// unchanged (they have requires_grad(false)) and realize them.
 template <class M> Tensors get_parameters(const M& model) {
   Tensors out;
   for (auto& [name, t] : get_state_dict(model)) out.push_back(t);

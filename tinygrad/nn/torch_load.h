@@ -28,19 +28,21 @@ class TorchValue {
   double as_float() const;  ///< of a float or an integer
   /// The text of a string, bytes, the class of an opaque object, or the bytes of an integer of more than 64 bits.
   std::string_view as_text() const;
+  /// Of the shape and type in the file.
   const Tensor& as_tensor() const;
 
   size_t size() const;  ///< of a list, tuple, set or dictionary
   /// Returns an element of a list, a tuple or a set. Throws ValueError for another kind,
   /// IndexError for an index out of range.
   TorchValue operator[](size_t i) const;
-  /// Key and value number i of a dictionary, in the order of the file.
+  /// Key and value number i of a dictionary, in the order of the file. IndexError where it has fewer.
   std::pair<TorchValue, TorchValue> entry(size_t i) const;
   /// The value of a text key; `at` throws IndexError when there is none.
   std::optional<TorchValue> find(std::string_view key) const;
   TorchValue at(std::string_view key) const;
 
   /// All tensors in this value, under the keys and numbers on the way to them, joined by dots: "model.layers.0.weight".
+  /// FormatError for more names than a sane file has.
   StateDict state_dict() const;
 
   /// Numbers objects within one file: shared parts have the same one.

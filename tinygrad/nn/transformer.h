@@ -17,7 +17,9 @@ struct AttentionMasks {
   bool causal = false;   ///< query i sees keys 0 to i
 };
 
-/// Attention of `heads` heads with projections of query, key, value and result. Weight names match PyTorch's.
+/// Attention of `heads` heads with projections of query, key, value and result. Weight names match PyTorch's. Inputs
+/// are (time, batch, embed_dim), or (batch, time, embed_dim) with batch_first; the result has the shape of the query
+/// and the type of query and weights together. Throws ShapeError for other inputs and masks.
 struct MultiheadAttention {
   Tensor in_proj_weight, in_proj_bias;  ///< (3 embed_dim, embed_dim): Glorot uniform; (3 embed_dim): zeros
   Tensor out_proj_weight,
@@ -36,7 +38,7 @@ struct MultiheadAttention {
     Tensor output;
     Tensor weights;  ///< (batch, heads, queries, keys), computed only when it is used
   };
-  /// Attends as operator() does, and returns the weights too.
+  /// Attends as operator() does, and returns the weights too. ShapeError as there.
   Result with_weights(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionMasks& m = {}) const;
   /// Names the parameters for state_dict().
   void visit_state(StateVisitor& visitor) const;

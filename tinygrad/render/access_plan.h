@@ -25,4 +25,15 @@ struct AccessPlan {
   Tables tables;
 };
 
+/// True for a load of a parameter that is not of one of its elements: of a word of narrow ones, or of several words.
+bool reads_wide(const ProgramView& view, UOp load);
+/// True for a load of 16 bytes that are stored at once, into the memory of a group.
+inline bool is_copied(const ProgramView& view, UOp load) { return reads_wide(view, load) && view.lanes(load) > 1; }
+/// Returns the parameters of a grid that are read in words or copies, or in runs that are aligned as they are: those
+/// whose alignment a kernel asks for.
+UOps aligned_parameters(const ProgramView& view, const LaneBlocks& runs);
+/// Returns how many iterations of a loop over a sum are written out: some that divide their number, `most` at most,
+/// where the innermost instructions are those of matrices.
+int64_t unrolled_iterations(const ProgramView& view, UOp loop, int64_t most);
+
 }  // namespace tg

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "tinygrad/base/contains.h"
+#include "tinygrad/target/shared_matrix.h"
+#include "tinygrad/uop/barriers.h"
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/memory_ops.h"
 #include "tinygrad/uop/variables.h"
@@ -222,12 +225,14 @@ void ProgramView::mark_needs() {
   for (size_t n = insts_.size(); n-- > 0;) {
     const Inst in = insts_[n];
     UOp u = in.u;
-    switch (is_matrix_access(u) ? Ops::LOAD : u.op()) {
+    const bool accesses = is_matrix_access(u) || (u.is(Ops::BARRIER) && u.nsrc() && u.src(0).is(Ops::INDEX));
+    switch (accesses ? Ops::LOAD : u.op()) {
       case Ops::STORE:
       case Ops::CUSTOM:
       case Ops::LOAD:
         mark_address(u);
-        for (size_t k = 1; k < u.nsrc(); k++) need(u.src(k));
+        for (size_t k = 1; k < u.nsrc(); k++)
+          if (!u.src(k).dtype().is_void()) need(u.src(k));
         break;
       case Ops::INDEX: break;  // marked by its users
       case Ops::RANGE:
@@ -271,6 +276,29 @@ MemAccess ProgramView::access(UOp index) const {
   a.size = storage_size(a.base);
   a.space = a.base.arg<ParamArg>().addrspace;
   return a;
+}
+
+std::vector<TensorMap> tensor_maps(std::span<const UOp> program) {
+  std::vector<TensorMap> out;
+  for (UOp u : program)
+    if (is_box(u)) add_once(out, TensorMap::from_text(BoxCopy{u}.map()));
+  return out;
+}
+
+std::vector<std::pair<UOp, int64_t>> group_memory(const ProgramView& view) {
+  constexpr int64_t kAlign = 16;
+  std::vector<std::pair<UOp, int64_t>> out;
+  UOps all;
+  for (const Inst& in : view.insts())
+    if (in.u.is(Ops::BUFFER) && in.u.arg<ParamArg>().addrspace == AddrSpace::kLocal) all.push_back(in.u);
+  const auto bytes_of = [](UOp u) { return storage_size(u) * u.dtype().itemsize(); };
+  std::stable_partition(all.begin(), all.end(), [&](UOp u) { return bytes_of(u) % kMatrixAlignment == 0; });
+  int64_t at = 0;
+  for (UOp u : all) {
+    out.emplace_back(u, at);
+    at += (bytes_of(u) + kAlign - 1) / kAlign * kAlign;
+  }
+  return out;
 }
 
 int ProgramView::var_slot(UOp param) const {

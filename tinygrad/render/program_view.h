@@ -2,9 +2,11 @@
 /// stride along the lanes and the ways it is used.
 #pragma once
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "tinygrad/target/program.h"
+#include "tinygrad/target/tensor_map.h"
 #include "tinygrad/uop/loop_ranges.h"
 
 namespace tg {
@@ -90,5 +92,11 @@ int64_t scratch_stride(UOp buffer);
 /// Returns the bytes of scratch memory (AddrSpace::kLocal) that a host kernel takes from its thread instead of its
 /// stack: all of them, when they are more than a stack should hold.
 int64_t thread_scratch_bytes(const ProgramView& view);
+
+/// Returns what a program copies in boxes: the maps that are its last parameters, each once.
+std::vector<TensorMap> tensor_maps(std::span<const UOp> program);
+/// Returns the memory of a group, each BUFFER with the byte it begins at: matrices that instructions read (CUSTOMI)
+/// come first, so that they begin at multiples of kMatrixAlignment bytes.
+std::vector<std::pair<UOp, int64_t>> group_memory(const ProgramView& view);
 
 }  // namespace tg

@@ -64,6 +64,18 @@ class CudaDriver final : public GpuDriver {
     context.call(c_.set_function_attribute, function, static_cast<int>(GpuFunctionAttribute::kDynamicSharedBytes),
                  bytes);
   }
+  GpuTensorMap encode_map(const GpuContext& context, const TensorMap& map, void* address) const override {
+    constexpr int kNoInterleave = 0, kSwizzle128 = 3, kLinesOf256 = 3, kZeros = 0;
+    const int type = map.itemsize == 1 ? 0 : map.itemsize == 2 ? 1 : 2;  // integers without a sign
+    const uint64_t size[2] = {static_cast<uint64_t>(map.width), static_cast<uint64_t>(map.height)},
+                   stride = size[0] * static_cast<uint64_t>(map.itemsize);
+    const uint32_t box[2] = {static_cast<uint32_t>(map.box_width), static_cast<uint32_t>(map.box_height)},
+                   steps[2] = {1, 1};
+    GpuTensorMap out;
+    context.call(c_.encode_map, &out, type, 2u, address, size, &stride, box, steps, kNoInterleave, kSwizzle128,
+                 kLinesOf256, kZeros);
+    return out;
+  }
   void* add_kernel(const GpuContext& context, void* graph, void* after, const GpuLaunch& launch) const override {
     const auto node = kernel_node<CudaKernelNode>(launch);
     void* out = nullptr;

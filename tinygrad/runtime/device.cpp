@@ -10,6 +10,7 @@
 #include "tinygrad/base/registry.h"
 #include "tinygrad/runtime/builtin_devices.h"
 #include "tinygrad/runtime/transfers.h"
+#include "tinygrad/runtime/world/world.h"
 #include "tinygrad/target/program.h"
 #include "tinygrad/uop/multi.h"
 
@@ -134,8 +135,47 @@ void register_device(DeviceKind kind, const char* file, int line) {
     registered_kinds().add(upper(alias), shared->order, {shared, true}, file, line);
 }
 
+namespace {
+/// Returns the name of the mesh that "CPU@0-3/data:4" or a list "CPU@0,CPU@1" means.
+std::string canonical_world(std::string_view name) {
+  WorldDevices world;
+  if (name.find('-') != std::string_view::npos && name.find(',') == std::string_view::npos) {
+    world = parse_world(name);
+    world.device = Device::canonical(world.device);
+  } else {
+    std::string rest(name);
+    int64_t count = 0;
+    for (size_t at = 0, end = 0; at <= rest.size(); at = end + 1, count++) {
+      end = std::min(rest.find(',', at), rest.size());
+      const std::string one = rest.substr(at, end - at);
+      const size_t mark = std::min(one.find('@'), one.size());
+      const std::string device = Device::canonical(one.substr(0, mark)),
+                        number = one.substr(std::min(mark + 1, one.size()));
+      TG_CHECK(DeviceError,
+               !number.empty() && number.size() < 8 && number.find_first_not_of("0123456789") == std::string::npos,
+               "[device] got ", one, " in a list of devices of several processes, expected DEVICE@RANK");
+      if (!count) world = {device, std::stoll(number), {}};
+      TG_CHECK(DeviceError, device == world.device && std::stoll(number) == world.first + count, "[device] got ", name,
+               ", expected one device of ranks that follow each other");
+    }
+    world.axes = {{"", count}};
+  }
+  const std::string text = world.name();
+  if (parse_world(text).count() == 1) {  // of one process
+    const int64_t here = distributed::rank();
+    TG_CHECK(DeviceError, world.first == here, "[device] got ", name, " in rank ", here,
+             ", expected a device of this process, or of several");
+    return world.device;
+  }
+  TG_CHECK(DeviceError, world.first + world.count() <= distributed::size(), "[device] got ", name, " in a world of ",
+           distributed::size(), distributed::is_initialized() ? "" : ": init() was not called");
+  return text;
+}
+}  // namespace
+
 std::string Device::canonical(std::string_view name) {
   if (name.empty()) return default_name();
+  if (is_world(name)) return canonical_world(name);
   if (is_device_list(name)) {
     std::vector<std::string> names = split_devices(name);
     for (std::string& n : names) {

@@ -93,7 +93,7 @@ class Device {
     return false;
   }
   /// Copies n > 0 bytes of the memory of a device that this one reaches, as a command of queue(). The engine orders it
-  /// with the commands of both.
+  /// with the commands of both. DeviceError where reaches() is false.
   virtual void copy_from(MemoryPlace dst, Device& source, MemoryPlace src, size_t n);
   /// Records commands of executables of this device that will be submitted many times; nullptr where enqueueing them
   /// one by one is as good. The commands stay where they are while the batch lives; their arguments may change between

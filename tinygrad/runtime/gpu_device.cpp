@@ -2,7 +2,6 @@
 #include "tinygrad/runtime/gpu_device.h"
 
 #include <map>
-#include <string_view>
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/runtime/device_registry.h"
@@ -19,9 +18,7 @@ class GpuDevice final : public Device {
                std::make_unique<LruAllocator>(make_gpu_allocator(*context), name, context->bytes / 4, context->bytes)),
         kind_(kind),
         context_(std::move(context)) {
-    set_device_traits(
-        kind.name,
-        {.row_kernels = false, .row_groups = true, .attention_kernels = std::string_view(kind.name) == "CUDA"});
+    set_device_traits(kind.name, {.row_kernels = false, .row_groups = true, .attention_kernels = true});
   }
   /// The cache of freed blocks goes before the streams that order them.
   ~GpuDevice() override { allocator().free_cache(); }

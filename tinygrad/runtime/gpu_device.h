@@ -84,15 +84,21 @@ std::unique_ptr<Allocator> make_gpu_allocator(const GpuContext& context);
 /// Pinned memory of the host.
 std::unique_ptr<Allocator> make_pinned_allocator(const GpuContext& context);
 
+/// What a launch points to: its arguments, and the maps among them.
+struct GpuArguments {
+  std::vector<void*> pointers;
+  std::vector<GpuTensorMap> maps;
+};
+
 /// A kernel of a loaded module.
 class GpuExecutable final : public Executable {
  public:
   GpuExecutable(const GpuContext& context, std::span<const uint8_t> image, std::string symbol);
   ~GpuExecutable() override;
   void launch(const LaunchArgs& args) override;
-  /// Checks the size of a launch against the limits of the device and fills in everything; `parameters` keeps the
-  /// pointers to arguments, which stay where they are in `args`.
-  GpuLaunch prepare(const LaunchArgs& args, std::vector<void*>* parameters);
+  /// Checks the size of a launch against the limits of the device and fills in everything; `arguments` keeps the
+  /// pointers to arguments, which stay where they are in `args`, and the maps.
+  GpuLaunch prepare(const LaunchArgs& args, GpuArguments* arguments);
 
  private:
   void find_function();
@@ -101,8 +107,9 @@ class GpuExecutable final : public Executable {
   const GpuContext& context_;
   const std::string name_;
   void *module_ = nullptr, *function_ = nullptr;
-  int64_t threads_ = 0;       // of a group, at most
-  int64_t shared_bytes_ = 0;  // that the kernel declares
+  const std::vector<TensorMap> maps_;  // its last parameters
+  int64_t threads_ = 0;                // of a group, at most
+  int64_t shared_bytes_ = 0;           // that the kernel declares
   std::mutex mutex_;
   int64_t allowed_bytes_ = 0;  // of shared memory in addition
 };

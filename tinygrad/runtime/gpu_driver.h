@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/target/tensor_map.h"
 
 namespace tg {
 
@@ -65,6 +66,11 @@ enum class GpuAttribute {
 /// What a loaded function says of itself; the numbers are the same in both.
 enum class GpuFunctionAttribute { kGroupThreads = 0, kSharedBytes = 1, kRegisters = 4, kDynamicSharedBytes = 8 };
 
+/// A tensor map as drivers make it (CUtensorMap): a parameter of a kernel.
+struct alignas(kTensorMapAlign) GpuTensorMap {
+  unsigned char bytes[kTensorMapBytes] = {};
+};
+
 /// A launch as drivers take it.
 struct GpuLaunch {
   void* function = nullptr;
@@ -101,6 +107,9 @@ class GpuDriver {
                          size_t bytes, void* stream) const = 0;
   /// Allows a function that much shared memory in addition to what it declares.
   virtual void allow_shared(const GpuContext& context, void* function, int bytes) const = 0;
+  /// Makes the map of a parameter whose memory begins at `address`, a multiple of 16. Throws DeviceError where the
+  /// driver has none.
+  virtual GpuTensorMap encode_map(const GpuContext& context, const TensorMap& map, void* address) const = 0;
   /// Adds a launch or a copy to a graph, behind the node `after` (nullptr: at the begin); returns the node.
   virtual void* add_kernel(const GpuContext& context, void* graph, void* after, const GpuLaunch& launch) const = 0;
   virtual void* add_copy(const GpuContext& context, void* graph, void* after, void* to, void* from,

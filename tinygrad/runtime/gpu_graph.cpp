@@ -33,7 +33,7 @@ class GpuGraph final : public Batch {
 
   static char* place(const BatchCommand& c, int i) { return static_cast<char*>(c.args.buffers[i]); }
   GpuLaunch launch_of(const BatchCommand& c) {
-    return static_cast<GpuExecutable&>(*c.executable).prepare(c.args, &parameters_);
+    return static_cast<GpuExecutable&>(*c.executable).prepare(c.args, &arguments_);
   }
 
   void build() {
@@ -93,7 +93,8 @@ class GpuGraph final : public Batch {
   const std::span<const BatchCommand> commands_;
   std::vector<bool> stale_;  // by command: its arguments differ from those of its nodes
   void *graph_ = nullptr, *executable_ = nullptr;
-  std::vector<void*> nodes_, parameters_;
+  std::vector<void*> nodes_;
+  GpuArguments arguments_;
   std::vector<size_t> first_;  // by command: its first node
 };
 }  // namespace

@@ -8,7 +8,7 @@ namespace tg {
 
 /// The image is a cubin, PTX text or a code object, whose size drivers find out themselves: PTX ends with a zero.
 GpuExecutable::GpuExecutable(const GpuContext& context, std::span<const uint8_t> image, std::string symbol)
-    : context_(context), name_(std::move(symbol)) {
+    : context_(context), name_(std::move(symbol)), maps_(maps_of_image(image)) {
   TG_CHECK(FormatError, !image.empty(), "[load] ", context.name, ": got no bytes for ", name_);
   std::vector<uint8_t> bytes(image.begin(), image.end());
   bytes.push_back(0);
@@ -69,7 +69,23 @@ void GpuExecutable::check_size(const LaunchArgs& args) const {
   at_most(std::max(args.shared_bytes, shared_bytes_), context_.shared_limit, "bytes of shared memory");
 }
 
-GpuLaunch GpuExecutable::prepare(const LaunchArgs& args, std::vector<void*>* parameters) {
+namespace {
+/// Appends the maps of parameters. Where memory begins at no multiple of 16 bytes there is none: the kernel does not
+/// use it then.
+void add_maps(const GpuContext& context, std::span<const TensorMap> maps, const LaunchArgs& args, GpuArguments* to) {
+  to->maps.assign(maps.size(), {});
+  for (size_t i = 0; i < maps.size(); i++) {
+    TG_CHECK(DeviceError, maps[i].slot < args.nbuffers, "[launch] ", context.name, ": a kernel copies boxes of buffer ",
+             maps[i].slot, " and is given ", args.nbuffers);
+    void* memory = args.buffers[maps[i].slot];
+    if (reinterpret_cast<uintptr_t>(memory) % kTensorAlignment == 0)
+      to->maps[i] = context.driver.encode_map(context, maps[i], memory);
+    to->pointers.push_back(&to->maps[i]);
+  }
+}
+}  // namespace
+
+GpuLaunch GpuExecutable::prepare(const LaunchArgs& args, GpuArguments* arguments) {
   check_size(args);
   GpuLaunch out;
   out.function = function_;
@@ -86,18 +102,20 @@ GpuLaunch GpuExecutable::prepare(const LaunchArgs& args, std::vector<void*>* par
     }
   }
   out.shared_bytes = static_cast<unsigned>(dynamic);
-  parameters->clear();
-  for (int i = 0; i < args.nbuffers; i++) parameters->push_back(const_cast<void**>(&args.buffers[i]));
-  for (int i = 0; i < args.nvars; i++) parameters->push_back(const_cast<int64_t*>(&args.vars[i]));
-  out.parameters = parameters->data();
+  std::vector<void*>& pointers = arguments->pointers;
+  pointers.clear();
+  for (int i = 0; i < args.nbuffers; i++) pointers.push_back(const_cast<void**>(&args.buffers[i]));
+  for (int i = 0; i < args.nvars; i++) pointers.push_back(const_cast<int64_t*>(&args.vars[i]));
+  add_maps(context_, maps_, args, arguments);
+  out.parameters = pointers.data();
   return out;
 }
 
 void GpuExecutable::launch(const LaunchArgs& args) {
   if (args.is_empty()) return;
   context_.enter();
-  thread_local std::vector<void*> parameters;
-  const GpuLaunch l = prepare(args, &parameters);
+  thread_local GpuArguments arguments;
+  const GpuLaunch l = prepare(args, &arguments);
   const auto& f = context_.driver.f.launch;
   const int error = f(l.function, l.grid[0], l.grid[1], l.grid[2], l.block[0], l.block[1], l.block[2], l.shared_bytes,
                       context_.compute, l.parameters, nullptr);

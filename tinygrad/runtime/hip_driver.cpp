@@ -55,6 +55,9 @@ class HipDriver final : public GpuDriver {
   }
   /// Nothing: groups have all of the shared memory anyway.
   void allow_shared(const GpuContext&, void*, int) const override {}
+  GpuTensorMap encode_map(const GpuContext& context, const TensorMap&, void*) const override {
+    throw DeviceError(str("[launch] ", context.name, " has no tensor maps, which the kernel asks for"));
+  }
   void* add_kernel(const GpuContext& context, void* graph, void* after, const GpuLaunch& launch) const override {
     const auto node = kernel_node<HipKernelNode>(launch);
     void* out = nullptr;

@@ -145,13 +145,8 @@ class Interpreter::Decoder {
         return;
       case Ops::BUFFER: return buffer(u);
       case Ops::SPECIAL: return special(u);
-      case Ops::BARRIER: {
-        Step s{};
-        s.kind = is_wait_for_products(u) ? Kind::kWaitForProducts : ends_copies(u) ? Kind::kEndCopies : Kind::kBarrier;
-        s.base = is_wait_for_products(u) ? u.int_arg() : copies_under_way(u);
-        s.u = u;
-        return push(s);
-      }
+      case Ops::BARRIER: return barrier(u);
+      case Ops::CUSTOM: return box(u);
       case Ops::RANGE:
         if (!is_lane(u)) open(u);
         return;
@@ -190,8 +185,11 @@ class Interpreter::Decoder {
       place(u) = reserve(bytes_of(u));
       return;
     }
-    place(u) = shared_;
-    shared_ += bytes_of(u);
+    for (const auto& [memory, at] : group_memory(view_)) {
+      if (memory != u) continue;
+      place(u) = static_cast<size_t>(at);
+      shared_ = std::max(shared_, static_cast<size_t>(at) + bytes_of(u));
+    }
   }
 
   void special(UOp u) {
@@ -317,13 +315,66 @@ class Interpreter::Decoder {
     push(s);
   }
 
+  void barrier(UOp u) {
+    if (u.nsrc() && u.src(0).is(Ops::INDEX)) return memory_barrier(u);
+    Step s{};
+    s.kind = is_wait_for_products(u) ? Kind::kWaitForProducts
+             : ends_copies(u)        ? Kind::kEndCopies
+             : is_cluster_barrier(u) ? Kind::kClusterBarrier
+                                     : Kind::kBarrier;
+    s.base = is_wait_for_products(u) ? u.int_arg() : copies_under_way(u);
+    s.u = u;
+    push(s);
+  }
+  /// As a matrix, which is a barrier; `in[1]` is its parity, in[2] its gate, `base` the number in its argument.
+  void memory_barrier(UOp u) {
+    Step s = matrix_step(u, begins_barriers(u) ? Kind::kBeginBarriers
+                            : expects_boxes(u) ? Kind::kExpectBoxes
+                            : awaits_room(u)   ? Kind::kAwaitRoom
+                            : releases_room(u) ? Kind::kReleaseRoom
+                                               : Kind::kAwaitBoxes);
+    if (const UOp gate = gate_of(u)) {
+      s.gated = true;
+      s.in[2] = operand(gate, 1);
+    }
+    if (awaits_boxes(u) || awaits_room(u)) {
+      s.in[1] = operand(u.src(1), 1);
+      s.item = static_cast<uint8_t>(item(u.src(1)));
+    }
+    if (begins_barriers(u)) to_.cluster_ = static_cast<size_t>(barrier_number(u, 2));
+    push(s);
+  }
+  void box(UOp u) {
+    TG_ASSERT(is_box(u), "no instruction of a kernel of groups: ", u);
+    const BoxCopy c{u};
+    Step s{};
+    s.kind = Kind::kBox;
+    s.u = u;
+    s.base = static_cast<int64_t>(to_.boxes_.size());
+    if (c.gate()) {
+      s.gated = true;
+      s.in[2] = operand(c.gate(), 1);
+    }
+    to_.boxes_.push_back({.map = TensorMap::from_text(c.map()),
+                          .groups = c.groups(),
+                          .barriers = place(c.barriers()),
+                          .number = operand(c.number(), 1),
+                          .column = operand(c.column(), 1),
+                          .row = operand(c.row(), 1),
+                          .number_type = c.number().dtype(),
+                          .column_type = c.column().dtype(),
+                          .row_type = c.row().dtype(),
+                          .to = matrix_step(u, Kind::kMatrix)});
+    push(s);
+  }
+
   /// Returns a step that is given an address in the memory of the group: of matrices, or of a row of one.
   Step matrix_step(UOp u, Kind kind) {
     const MemAccess a = view_.access(u.src(0));
     TG_ASSERT(is_shared(a.base) && a.lanes == 1, "matrices in other memory than a group's: ", u);
     Step s{};
     s.kind = kind;
-    s.item = static_cast<uint8_t>(item(u));
+    s.item = u.dtype().is_void() ? 0 : static_cast<uint8_t>(item(u));
     s.u = u;
     s.index_type = a.index.dtype();
     s.index_item = static_cast<uint8_t>(item(a.index));
@@ -473,32 +524,6 @@ void Interpreter::store(const Step& s, const Warp& w, void* const* buffers) cons
       copy_item(base + static_cast<size_t>(to) * item, value + e * item, s.item);
     }
   }
-}
-
-/// Notes that a warp copies something to the group's memory, which no product may still be reading.
-void Interpreter::note_store(const Step& s, const Warp& w, size_t at, size_t bytes) const {
-  UnderWay::Groups& copies = (*w.begun)[w.number].copies;
-  for (size_t part = at / kMatrixPart; part * kMatrixPart < at + bytes; part++) {
-    for (const UnderWay& other : *w.begun)
-      TG_ASSERT(other.products.is_over(part), program_->name, ": byte ", at,
-                " of the group's memory is stored while a ", "product may read it: ", s.u);
-    copies.of_part[part] = copies.ended + 1;
-  }
-}
-/// Notes that a product of a warp reads what is there, which all must have waited for.
-void Interpreter::note_read(const Step& s, const Warp& w, size_t at) const {
-  UnderWay::Groups& products = (*w.begun)[w.number].products;
-  const size_t part = at / kMatrixPart;
-  for (const UnderWay& other : *w.begun)
-    TG_ASSERT(other.copies.is_over(part), program_->name, ": byte ", at, " of the group's memory is read while copies ",
-              "to it may be under way: ", s.u);
-  products.of_part[part] = products.ended + 1;
-}
-void Interpreter::wait_for_copies(const Step& s, const Warp& w) const {
-  if (!w.begun) return;
-  UnderWay::Groups& copies = (*w.begun)[w.number].copies;
-  if (s.base < 0) copies.end();
-  copies.wait(std::max<int64_t>(0, s.base));
 }
 
 /// Combines lanes i and i + half, until one is left; the middle lane of an odd count waits.
@@ -768,8 +793,8 @@ void Interpreter::start(Warp& w) const {
     for (size_t t = 0; t < w.n; t++) std::memcpy(w.frame + place * w.n + t * bytes, image_.data() + place, bytes);
 }
 
-/// Runs a warp to the end, or past the next barrier; true at the end.
-bool Interpreter::run_to_barrier(Warp& w, void* const* buffers, const int64_t* vars) const {
+/// Runs a warp to the end, past the next barrier of its group, or to something that is not there yet.
+Interpreter::Stop Interpreter::run_to_barrier(Warp& w, void* const* buffers, const int64_t* vars) const {
   const size_t n = w.n;
   unsigned char* frame = w.frame;
   while (w.pc < steps_.size()) {
@@ -819,59 +844,27 @@ bool Interpreter::run_to_barrier(Warp& w, void* const* buffers, const int64_t* v
       case Kind::kEndCopies:
         if (w.begun) (*w.begun)[w.number].copies.end();
         break;
-      case Kind::kBarrier: wait_for_copies(s, w); return false;
+      case Kind::kBarrier: wait_for_copies(s, w); return Stop::kBarrier;
+      case Kind::kClusterBarrier: wait_for_copies(s, w); return Stop::kCluster;
+      case Kind::kBeginBarriers: begin_barriers(s, w); return Stop::kCluster;
+      case Kind::kExpectBoxes: expect_boxes(s, w); break;
+      case Kind::kBox: copy_box(s, w, buffers); break;
+      case Kind::kReleaseRoom: release_room(s, w); break;
+      case Kind::kAwaitRoom:
+      case Kind::kAwaitBoxes:
+        if (await_phase(s, w)) break;
+        w.pc--;  // asks again
+        return Stop::kAwait;
     }
   }
-  return true;
+  return Stop::kEnd;
 }
 
 void Interpreter::run(void* const* buffers, const int64_t* vars, int64_t begin, int64_t end) const {
   const std::unique_ptr<unsigned char[]> memory(new unsigned char[frame_bytes_ + shared_bytes_ + kAlign]);
   Warp w{memory.get(), memory.get() + frame_bytes_, 1, begin, end};
   start(w);
-  while (!run_to_barrier(w, buffers, vars)) {}
-}
-
-void Interpreter::run_groups(void* const* buffers, const int64_t* vars, const LaunchSize& size, int64_t begin,
-                             int64_t end) const {
-  const int64_t *g = size.global, *l = size.local, threads = l[0] * l[1] * l[2];
-  // Groups without common memory are one for us, so that small ones fill warps.
-  const int64_t together = shared_bytes_ ? 1 : std::max<int64_t>(1, static_cast<int64_t>(kWarp) / threads);
-  const auto most = static_cast<size_t>(std::min(together, end - begin) * threads);
-  const std::unique_ptr<unsigned char[]> memory(new unsigned char[frame_bytes_ * most + shared_bytes_ + kAlign]);
-  std::vector<Warp> warps;
-  for (int64_t first = begin; first < end; first += together) {
-    const auto n = static_cast<size_t>(std::min(together, end - first) * threads);
-    warps.clear();
-    for (size_t at = 0; at < n; at += kWarp) {
-      Warp& w = warps.emplace_back(
-          Warp{memory.get() + at * frame_bytes_, memory.get() + most * frame_bytes_, std::min(kWarp, n - at), 0, 1});
-      w.first = at;
-      for (size_t t = at; t < at + w.n; t++) {
-        const int64_t i = static_cast<int64_t>(t) % threads, k = first + static_cast<int64_t>(t) / threads;
-        for (int64_t p : {k % g[0], k / g[0] % g[1], k / g[0] / g[1], i % l[0], i / l[0] % l[1], i / l[0] / l[1]})
-          w.position.push_back(p);
-      }
-      start(w);
-    }
-    std::vector<UnderWay> begun;
-    const bool noted =
-        std::any_of(products_.begin(), products_.end(), [](const Product& p) { return p.core->reads_memory(); });
-    if (noted) {
-      begun.resize(warps.size());
-      for (UnderWay& u : begun)
-        for (UnderWay::Groups* g : {&u.copies, &u.products}) g->of_part.assign(shared_bytes_ / kMatrixPart + 1, 0);
-      for (size_t i = 0; i < warps.size(); i++) {
-        warps[i].begun = &begun;
-        warps[i].number = i;
-      }
-    }
-    for (bool done = false; !done;)
-      for (Warp& w : warps) {
-        done = run_to_barrier(w, buffers, vars);
-        TG_ASSERT(w.pc == warps[0].pc, program_->name, ": warps of a group wait at different barriers");
-      }
-  }
+  while (run_to_barrier(w, buffers, vars) != Stop::kEnd) {}
 }
 
 }  // namespace tg

@@ -3,12 +3,14 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "tinygrad/runtime/compiler.h"
 #include "tinygrad/target/program.h"
 #include "tinygrad/target/tensor_core.h"
+#include "tinygrad/target/tensor_map.h"
 #include "tinygrad/uop/eval.h"
 
 namespace tg {
@@ -21,8 +23,9 @@ class Interpreter {
   /// Runs the program's outermost THREAD range over [begin, end). Throws InternalError naming the node for an access
   /// outside of its buffer.
   void run(void* const* buffers, const int64_t* vars, int64_t begin, int64_t end) const;
-  /// Runs groups [begin, end) of a program with a grid, numbered along dimension 0 first: the warps of a group in turn
-  /// from barrier to barrier. `size`: of the launch. Throws as run() does.
+  /// Runs groups [begin, end) of a program with a grid, numbered along dimension 0 first, whole clusters: the warps of
+  /// a group in turn from barrier to barrier, each group of a cluster as far as it can go without the others. `size`:
+  /// of the launch. Throws as run() does, and for threads that wait for each other for ever.
   void run_groups(void* const* buffers, const int64_t* vars, const LaunchSize& size, int64_t begin, int64_t end) const;
 
  private:
@@ -47,6 +50,13 @@ class Interpreter {
     kProductOfMemory,
     kWaitForProducts,
     kEndCopies,
+    kBeginBarriers,
+    kExpectBoxes,
+    kAwaitBoxes,
+    kAwaitRoom,
+    kReleaseRoom,
+    kClusterBarrier,
+    kBox,
     kReadPixel,
     kWritePixel
   };
@@ -84,6 +94,15 @@ class Interpreter {
     DType row_type, column_type;
     size_t values[4], gate;  // places of what is written, or of the alternative
   };
+  /// A copy of a box: `base` of kBox is its number.
+  struct Box {
+    TensorMap map;
+    int64_t groups;
+    size_t barriers;             // their place in the group's memory
+    size_t number, column, row;  // places
+    DType number_type, column_type, row_type;
+    Step to;  // as a matrix
+  };
   class Decoder;
   [[noreturn]] void out_of_bounds(const Step& s, int lane, int64_t index) const;
   /// What the threads of a warp have begun that others must not see: parts of 16 bytes of the group's memory, with the
@@ -99,6 +118,24 @@ class Interpreter {
     };
     Groups copies, products;
   };
+  /// A barrier in the memory of a group: what its phase waits for, and how many phases are over.
+  struct MemoryBarrier {
+    int64_t arrivals = 1, arrived = 0;
+    int64_t bytes = 0;  // expected that have not come, or, negative, that have come without
+    int64_t phases = 0;
+    std::vector<int64_t> seen;  // by warp: phases that it has waited for
+  };
+  struct Warp;
+  /// A group of a cluster.
+  struct Group {
+    unsigned char* shared = nullptr;
+    std::vector<Warp> warps{};
+    std::vector<UnderWay> begun{};
+    std::map<size_t, MemoryBarrier> barriers{};       // by place
+    std::vector<std::pair<size_t, int64_t>> boxes{};  // by part of 16 bytes: barrier of the box there, its phase
+  };
+  /// Why a warp does not go on.
+  enum class Stop : uint8_t { kNone, kEnd, kBarrier, kCluster, kAwait };
   /// Threads that execute every step together, as a warp does, so barriers are between warps. A place p of the frame is
   /// at p * n: there the values of all threads are, thread after thread.
   struct Warp {
@@ -110,6 +147,10 @@ class Interpreter {
     size_t first = 0;                        // number of the first thread in its group
     std::vector<UnderWay>* begun = nullptr;  // of all warps of the group; null: no instruction reads its memory
     size_t number = 0;                       // of the warp
+    std::vector<Group>* cluster = nullptr;
+    size_t group = 0;  // of the cluster
+    Stop stop = Stop::kNone;
+    Group& own() const { return (*cluster)[group]; }
   };
   void note_store(const Step& s, const Warp& w, size_t at, size_t bytes) const;
   void note_read(const Step& s, const Warp& w, size_t at) const;
@@ -133,7 +174,19 @@ class Interpreter {
   bool begin_loop(const Step& s, const Warp& w) const;
   bool end_of_loop(const Step& s, const Warp& w) const;
   void start(Warp& w) const;
-  bool run_to_barrier(Warp& w, void* const* buffers, const int64_t* vars) const;
+  Stop run_to_barrier(Warp& w, void* const* buffers, const int64_t* vars) const;
+  bool run_group(Group& g, void* const* buffers, const int64_t* vars) const;
+  void run_cluster(std::vector<Group>& cluster, size_t first, void* const* buffers, const int64_t* vars) const;
+  void place_warps(std::vector<Group>& cluster, const LaunchSize& size, int64_t first, size_t threads,
+                   unsigned char* memory) const;
+  MemoryBarrier& barrier_at(const Step& s, Group& g, size_t at) const;
+  size_t barrier_place(const Step& s, const Warp& w) const;
+  void begin_barriers(const Step& s, const Warp& w) const;
+  void expect_boxes(const Step& s, const Warp& w) const;
+  bool await_phase(const Step& s, const Warp& w) const;
+  void release_room(const Step& s, const Warp& w) const;
+  void copy_box(const Step& s, const Warp& w, void* const* buffers) const;
+  void note_box(const Step& s, Group& g, size_t part, size_t barrier) const;
 
   std::shared_ptr<const Program> program_;
   std::vector<Step> steps_;
@@ -141,6 +194,8 @@ class Interpreter {
   std::vector<std::pair<size_t, size_t>> literals_;  // their places and bytes
   std::vector<Product> products_;
   std::vector<Pixel> pixels_;
+  std::vector<Box> boxes_;
+  size_t cluster_ = 1;  // groups
   size_t frame_bytes_ = 0, shared_bytes_ = 0;
 };
 

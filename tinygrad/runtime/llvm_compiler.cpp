@@ -9,6 +9,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/paths.h"
+#include "tinygrad/render/llvmir/ptx.h"
 #include "tinygrad/runtime/elf_loader.h"
 #include "tinygrad/runtime/host_compilers.h"
 #include "tinygrad/runtime/llvm_plugin/api.h"
@@ -141,7 +142,9 @@ class PtxCompiler final : public Compiler {
  public:
   explicit PtxCompiler(const std::string& arch) : cpu_(known_processor(arch)) {}
   std::vector<uint8_t> compile(const std::string& source) override {
-    return run_plugin(source, "nvptx64-nvidia-cuda", cpu_, "", true);
+    // CUDA 12 reads PTX 8.0; code says where it needs that of CUDA 12.4.
+    return run_plugin(source, "nvptx64-nvidia-cuda", cpu_, source.starts_with(kNeedsNewPtx) ? "+ptx84" : "+ptx80",
+                      true);
   }
   std::string assembly(const std::string& source) override {
     const std::vector<uint8_t> text = compile_cached(source);

@@ -146,7 +146,7 @@ Target cuda_target(const std::string& arch) {
   if (version >= 75) t.features.insert(t.features.end(), {"matrix_loads", "mma8"});
   if (version >= 80) t.features.insert(t.features.end(), {"async_copy", "mma16"});
   if (version >= 89) t.features.emplace_back("mma_fp8");
-  if (t.arch == "sm_90a") t.features.emplace_back("wgmma");
+  if (t.arch == "sm_90a") t.features.insert(t.features.end(), {"tensor_maps", "wgmma"});
   std::sort(t.features.begin(), t.features.end());
   t.vector_bytes = 4;
   t.vector_registers = 64;

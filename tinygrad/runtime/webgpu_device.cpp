@@ -77,7 +77,7 @@ class WebGpuDevice final : public Device {
         compiler_(*context_) {
     set_device_traits("WEBGPU", {.row_kernels = false,
                                  .row_groups = true,
-                                 .attention_kernels = false,
+                                 .attention_kernels = true,
                                  .kernel_buffers = context_->adapter.limits.storage_buffers});
   }
   bool handles_are_addresses() const override { return false; }

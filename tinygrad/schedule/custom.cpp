@@ -43,8 +43,10 @@ class UserKernel {
       if (u.is(Ops::INDEX) && shape_of(u).empty()) made_.set(u, element(u));
       return;
     }
-    TG_CHECK(ValueError, !u.in(Ops::COPY | Ops::CONTIGUOUS | Ops::STAGE | Ops::FUNCTION | Ops::CALL | Ops::GETTUPLE),
-             "[custom_kernel] got ", u.op(), " in a kernel, expected indexed parameters and arithmetic on them");
+    TG_CHECK(
+        ValueError,
+        !u.in(Ops::COPY | Ops::COLLECTIVE | Ops::CONTIGUOUS | Ops::STAGE | Ops::FUNCTION | Ops::CALL | Ops::GETTUPLE),
+        "[custom_kernel] got ", u.op(), " in a kernel, expected indexed parameters and arithmetic on them");
     if (u != sink_) made_.set(u, lowered(u));
   }
   UOp lowered(UOp u) {

@@ -27,7 +27,7 @@ UOp filled(ConstValue v, DType d, const Shape& shape) {
 bool is_contiguous(UOp x) {
   UOp s = x;
   while (s.is(Ops::RESHAPE)) s = s.src(0);
-  return s.in(Ops::CONTIGUOUS | Ops::COPY) || is_whole_buffer(x);
+  return s.in(Ops::CONTIGUOUS | Ops::COPY | Ops::COLLECTIVE) || is_whole_buffer(x);
 }
 bool all_zero(UOp stack) {
   return std::all_of(stack.srcs().begin(), stack.srcs().end(), [](UOp s) { return s.is_const_int(0); });
@@ -120,6 +120,11 @@ UOp store_copied(UOp u, UOp x) {
   if (is_contiguous(x)) return {};
   return UOp::make(Ops::COPY, u.dtype(), {UOp::make(Ops::CONTIGUOUS, x.dtype(), {x})}, u.arg());
 }
+/// Gives a COLLECTIVE a contiguous source.
+UOp store_exchanged(UOp u, UOp x) {
+  if (is_contiguous(x)) return {};
+  return UOp::make(Ops::COLLECTIVE, u.dtype(), {UOp::make(Ops::CONTIGUOUS, x.dtype(), {x})}, u.arg());
+}
 /// Removes axes of size 1 from a reduction, merges it with an equal one of its source, or splits it.
 UOp fold_reduce(const EarlyContext& c, UOp u, UOp x) {
   const ReduceArg& arg = u.arg<ReduceArg>();
@@ -160,6 +165,7 @@ const PatternMatcher<>& early_rules() {
       rule(u = node<Ops::CALL>(), [](U u) { return store_arguments(u); }),
       rule(u = op<Ops::CONTIGUOUS>(x), [](U, X x) -> UOp { return is_contiguous(x) ? UOp(x) : UOp(); }),
       rule(u = op<Ops::COPY>(x), [](U u, X x) { return store_copied(u, x); }),
+      rule(u = op<Ops::COLLECTIVE>(x), [](U u, X x) { return store_exchanged(u, x); }),
       rule(op<Ops::DETACH>(x), x),
       rule(op<Ops::CONTIGUOUS_BACKWARD>(x), x),
       rule(op<Ops::CUSTOM_GRADIENT>(x, _, _), x),

@@ -116,7 +116,8 @@ ScheduleItem kernelize_step(const StepGraph& g, StepId i) {
   ScheduleItem item;
   item.call.metadata = s.metadata;
   if (const auto* copy = std::get_if<CopyStep>(&s.what)) {
-    item.call.kind = ScheduleCall::kCopy;
+    item.call.kind = copy->collective ? ScheduleCall::kCollective : ScheduleCall::kCopy;
+    item.call.collective = copy->collective;
     item.call.buffers = {s.buffer, g.state(copy->source).buffer};
     item.reads = {-1, copy->source};
   } else if (const auto* user = std::get_if<UserStep>(&s.what)) {

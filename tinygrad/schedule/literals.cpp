@@ -24,7 +24,7 @@ constexpr OpSet kSpreads = Ops::RESHAPE | Ops::EXPAND | Ops::PERMUTE;
 std::string only_device(const NormalGraph& g) {
   std::string device;
   for (UOp u : g.nodes) {
-    if (u.in(Ops::COPY | Ops::MSTACK | Ops::MSELECT | Ops::CALL)) return {};
+    if (u.in(Ops::COPY | Ops::COLLECTIVE | Ops::MSTACK | Ops::MSELECT | Ops::CALL)) return {};
     if (!u.is(Ops::BUFFER)) continue;
     const std::string& d = u.arg<ParamArg>().device;
     if (d.empty() || (!device.empty() && d != device)) return {};

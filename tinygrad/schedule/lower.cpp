@@ -53,12 +53,18 @@ class Lowerer {
     g_.set_gathers(std::move(gathers));
     for (size_t k = 0; k < r_.regions.size(); k++)
       if (const Region& g = r_.regions[k]; g.kind == Region::kCopy)
-        g_.edit(region_step_[k]).what = CopyStep{stored_state(r_.nodes[g.node].src(0))};
+        g_.edit(region_step_[k]).what = copy_step(r_.nodes[g.node]);
     return std::move(g_);
   }
 
  private:
   uint32_t pos(UOp u) const { return r_.position[u.id()]; }
+
+  CopyStep copy_step(UOp u) {
+    CopyStep step{stored_state(u.src(0)), {}};
+    if (u.is(Ops::COLLECTIVE)) step.collective = std::make_shared<const CollectiveArg>(u.arg<CollectiveArg>());
+    return step;
+  }
 
   /// Adds an operation to those that a step's kernel was made for, once.
   void note_origin(StepId step, const char* name) {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "tinygrad/base/at.h"
+#include "tinygrad/base/contains.h"
 
 namespace tg {
 namespace {
@@ -63,6 +64,14 @@ void plan_memory(Schedule& s, std::span<const int32_t> kept_to) {
       if (first[k] < 0) first[k] = static_cast<int64_t>(c);
       last[k] = static_cast<int64_t>(c);
     }
+  // What a collective reads stays until its result is needed: kernels go on meanwhile.
+  for (size_t c = 0; c < calls; c++) {
+    if (s.calls[c].kind != ScheduleCall::kCollective) continue;
+    size_t user = c + 1;
+    while (user < calls && !contains(s.calls[user].buffers, s.calls[c].buffers[0])) user++;
+    for (int32_t b : s.calls[c].buffers)
+      at(last, b) = std::max(at(last, b), static_cast<int64_t>(std::min(user, calls - 1)));
+  }
   std::vector<std::vector<int32_t>> dies(calls);
   for (size_t b = 0; b < n; b++)
     if (last[b] >= 0 && s.buffers[b].kind == ScheduleBuffer::kInternal)

@@ -67,8 +67,12 @@ class Dependencies {
   std::vector<Edge> edges_;
 };
 
-/// Sorts steps by Kahn's algorithm, the lowest number first. Steps of a cycle are missing from the result.
-std::vector<int32_t> sort_steps(size_t n, const std::vector<Edge>& edges) {
+/// Sorts steps by Kahn's algorithm: those behind fewer collectives first, so that these are under way while everything
+/// else is computed; of them the lowest number, so that all processes begin them in one order. Steps of a cycle are
+/// missing from the result.
+std::vector<int32_t> sort_steps(const std::vector<ScheduleItem>& items, const std::vector<Edge>& edges) {
+  const size_t n = items.size();
+  std::vector<int32_t> behind(n, 0);  // collectives
   std::vector<int32_t> missing(n, 0), begin(n + 1, 0), next(edges.size()), order;
   for (const Edge& e : edges) {
     begin[static_cast<size_t>(e.before) + 1]++;
@@ -77,15 +81,20 @@ std::vector<int32_t> sort_steps(size_t n, const std::vector<Edge>& edges) {
   for (size_t i = 0; i < n; i++) begin[i + 1] += begin[i];
   std::vector<int32_t> fill(begin.begin(), begin.end() - 1);
   for (const Edge& e : edges) at(next, at(fill, e.before)++) = e.after;
-  std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> ready;
+  using Step = std::pair<int32_t, int32_t>;
+  std::priority_queue<Step, std::vector<Step>, std::greater<>> ready;
   for (size_t i = 0; i < n; i++)
-    if (!missing[i]) ready.push(static_cast<int32_t>(i));
+    if (!missing[i]) ready.emplace(0, static_cast<int32_t>(i));
   while (!ready.empty()) {
-    auto i = static_cast<size_t>(ready.top());
+    auto i = static_cast<size_t>(ready.top().second);
     ready.pop();
     order.push_back(static_cast<int32_t>(i));
-    for (int32_t k = begin[i]; k < begin[i + 1]; k++)
-      if (--at(missing, at(next, k)) == 0) ready.push(at(next, k));
+    const int32_t after = behind[i] + (items[i].call.kind == ScheduleCall::kCollective);
+    for (int32_t k = begin[i]; k < begin[i + 1]; k++) {
+      const int32_t s = at(next, k);
+      at(behind, s) = std::max(at(behind, s), after);
+      if (--at(missing, s) == 0) ready.emplace(at(behind, s), s);
+    }
   }
   return order;
 }
@@ -119,7 +128,7 @@ const Edge* breakable(size_t n, const std::vector<Edge>& edges, const std::vecto
 std::vector<StepId> order_steps(StepGraph& g, std::vector<ScheduleItem>& items) {
   while (true) {
     std::vector<Edge> edges = Dependencies(g, items).take();
-    std::vector<StepId> order = sort_steps(items.size(), edges);
+    std::vector<StepId> order = sort_steps(items, edges);
     if (order.size() == items.size()) return order;
     const Edge* e = breakable(items.size(), edges, order);
     TG_CHECK(Error, e, "[schedule] assignments depend on each other cyclically: realize one of them first");

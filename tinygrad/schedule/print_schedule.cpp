@@ -36,6 +36,7 @@ void print_schedule(std::ostream& os, const Schedule& s) {
     os << "call " << i << ": ";
     for (size_t k = 0; k < c.buffers.size(); k++) os << (k == 1 ? " <- " : k ? ", " : "") << 'b' << c.buffers[k];
     if (c.kind == ScheduleCall::kCopy) os << " copy";
+    else if (c.kind == ScheduleCall::kCollective) os << ' ' << Arg(*c.collective);
     else {
       os << "; loops ";
       print_loops(os, *c.kernel, *c.kernel->arena);

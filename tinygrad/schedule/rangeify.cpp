@@ -201,7 +201,7 @@ class Rangeifier {
     if (u.is(Ops::CALL)) return process_call(i);
     if (u.in(kLeaf | Ops::SINK)) return;
     if (r_.first_read[i] < 0 && !needed_[i]) return;
-    if (u.is(Ops::COPY)) return process_copy(i);
+    if (u.in(Ops::COPY | Ops::COLLECTIVE)) return process_copy(i);
     if (const Storing why = store_value(i); why != Storing::kNo) {
       Region region;
       region.why = why;
@@ -235,7 +235,7 @@ class Rangeifier {
     region.device = device_of(dest);
     TG_CHECK(DeviceError, device_of(value).empty() || device_of(value) == region.device, "[assign] got a value on ",
              device_of(value), ", expected one on ", region.device, ": move it with .to(device)");
-    if (v.is(Ops::COPY) && uses_[pos(v)] == 1 && is_whole_buffer(dest)) {
+    if (v.in(Ops::COPY | Ops::COLLECTIVE) && uses_[pos(v)] == 1 && is_whole_buffer(dest)) {
       region.kind = Region::kCopy;
       region.node = pos(v);
       region.store = static_cast<int32_t>(i);
@@ -456,7 +456,9 @@ class Rangeifier {
     return false;
   }
   /// Returns true for what the user or a copy wants stored.
-  bool is_forced(uint32_t i) const { return needed_[i] || r_.nodes[i].in(Ops::CONTIGUOUS | Ops::COPY); }
+  bool is_forced(uint32_t i) const {
+    return needed_[i] || r_.nodes[i].in(Ops::CONTIGUOUS | Ops::COPY | Ops::COLLECTIVE);
+  }
   /// Returns true for values that simple operations make of fewer bytes than they take, so few times that storing them
   /// costs more.
   static bool unpacks(UOp u, const Cost& c, double times) {
@@ -501,8 +503,8 @@ class Rangeifier {
       mark_[i] = epoch_;
       UOp u = r_.nodes[i];
       if (u.is(Ops::CONST) || u.is(Ops::ARANGE)) continue;
-      if (u.in(Ops::PARAM | Ops::AFTER | Ops::CONTIGUOUS | Ops::COPY) || (small && u.is(Ops::REDUCE)) ||
-          (stored_[i] && i != root)) {
+      if (u.in(Ops::PARAM | Ops::AFTER | Ops::CONTIGUOUS | Ops::COPY | Ops::COLLECTIVE) ||
+          (small && u.is(Ops::REDUCE)) || (stored_[i] && i != root)) {
         if (!small) c.buffers++;
         if (!u.dtype().is_weak() && !small) c.bytes += u.dtype().itemsize();
         continue;

@@ -47,10 +47,10 @@ struct Recomputation {
   bool masked = false;     ///< some read has a condition
 };
 
-/// A value or an effect that becomes a kernel (or a copy).
+/// A value or an effect that becomes a kernel (or a copy, or an operation of several processes).
 struct Region {
   enum Kind : uint8_t { kValue, kStore, kCopy, kCall } kind = kValue;
-  uint32_t node = 0;           ///< the value, the STORE, the COPY or the CALL
+  uint32_t node = 0;           ///< the value, the STORE, the COPY, the COLLECTIVE or the CALL
   int32_t body = -1;           ///< read that is stored
   UOps ranges;                 ///< loops of the result
   int32_t buffer = -1;         ///< kValue and kCopy: index into buffers; -1: the destination of a STORE

@@ -26,10 +26,12 @@ struct ScheduleBuffer {
   double instead = 0;  ///< how often each element would be computed otherwise; 0: that was not the question
 };
 
-/// One step: a kernel over buffers, or a copy buffers[0] <- buffers[1] between devices.
+/// One step: a kernel over buffers, a copy buffers[0] <- buffers[1] between devices, or what processes do together, from
+/// buffers[1] to buffers[0].
 struct ScheduleCall {
-  enum Kind : uint8_t { kKernel, kCopy } kind = kKernel;
+  enum Kind : uint8_t { kKernel, kCopy, kCollective } kind = kKernel;
   KernelRef kernel;
+  std::shared_ptr<const CollectiveArg> collective{};
   std::vector<int32_t> buffers;  ///< by PARAM slot: index into Schedule::buffers
   std::vector<int32_t> vars;     ///< the kernel's variables v00, v01, ...: index into BoundSchedule::vars
   std::string metadata;          ///< the tensor methods it was made for, for DEBUG=2

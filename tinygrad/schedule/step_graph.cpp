@@ -174,7 +174,9 @@ void print_steps(std::ostream& os, const StepGraph& g) {
       for (UOp r : k->loops) os << ' ' << static_cast<int64_t>(vmax(r.src(0)));
       if (k->sequential_loops) os << ", " << k->sequential_loops << " of them in order";
       os << "; " << k->value.toposort().size() << " nodes" << (k->attention ? ", attention" : "");
-    } else os << (std::holds_alternative<CopyStep>(s.what) ? "; copy" : "; user's kernel");
+    } else if (const auto* copy = std::get_if<CopyStep>(&s.what))
+      os << "; " << (copy->collective ? name_of(copy->collective->what) : "copy");
+    else os << "; user's kernel";
     os << (s.metadata.empty() ? "" : "; ") << s.metadata << '\n';
   }
 }

@@ -37,6 +37,7 @@ struct KernelStep {
 };
 struct CopyStep {
   StateId source = -1;
+  std::shared_ptr<const CollectiveArg> collective{};  ///< set: processes exchange it instead
 };
 struct UserStep {
   KernelRef kernel;

@@ -33,6 +33,37 @@ template <class... A> Shape sizes_of(const A&... a) {
   return s;
 }
 
+/// Calls X(operator, method) for the operators that also update: a + b, a += b.
+// clang-format off
+#define TG_FOR_EACH_OPERATOR(X) \
+  X(+, add) X(-, sub) X(*, mul) X(/, div) X(%, mod) X(&, bitwise_and) X(|, bitwise_or) X(^, bitwise_xor) \
+  X(<<, lshift) X(>>, rshift)
+// clang-format on
+
+/// Declares the forms of a creating function that take sizes as arguments, see Tensor::zeros.
+#define TG_BY_SIZES(name)                                                                                              \
+  template <std::integral... I> static Tensor name(I... sizes) { return name(Shape{static_cast<int64_t>(sizes)...}); } \
+  template <std::integral A> static Tensor name(A a, const TensorOptions& o) { return name(sizes_of(a), o); }          \
+  template <std::integral A, std::integral B> static Tensor name(A a, B b, const TensorOptions& o) {                   \
+    return name(sizes_of(a, b), o);                                                                                    \
+  }                                                                                                                    \
+  template <std::integral A, std::integral B, std::integral C>                                                         \
+  static Tensor name(A a, B b, C c, const TensorOptions& o) {                                                          \
+    return name(sizes_of(a, b, c), o);                                                                                 \
+  }                                                                                                                    \
+  template <std::integral A, std::integral B, std::integral C, std::integral D>                                        \
+  static Tensor name(A a, B b, C c, D d, const TensorOptions& o) {                                                     \
+    return name(sizes_of(a, b, c, d), o);                                                                              \
+  }                                                                                                                    \
+  template <std::same_as<DType> D> static Tensor name(const Shape& shape, D dtype) {                                   \
+    return name(shape, TensorOptions{.dtype = dtype});                                                                 \
+  }                                                                                                                    \
+  template <class... A>                                                                                                \
+    requires SizesAndType<A...>                                                                                        \
+  static Tensor name(A... a) {                                                                                         \
+    return name(sizes_of(a...), TensorOptions{.dtype = std::get<DType>(std::tuple(a...))});                            \
+  }
+
 /// A value with the type a literal has: bool, weakint or weakfloat.
 struct Scalar {
   ConstValue value;

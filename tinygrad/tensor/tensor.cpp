@@ -130,7 +130,7 @@ UOp new_storage(const Shape& shape, DType dtype, const std::string& device) {
   if (is_device_list(name)) {
     UOps parts;
     for (const std::string& d : split_devices(name)) parts.push_back(new_storage(shape, dtype, d));
-    return join_shards(parts, -1);
+    return join_shards(parts, {}, name);
   }
   BufferRef b = Buffer::create(name, shape.numel(), dtype);
   b->set_made_by(Origin::current());

@@ -22,16 +22,29 @@
 namespace tg {
 
 struct BoundSchedule;
+class Mesh;
 class Tensor;
 using Tensors = std::vector<Tensor>;
 struct Index;
 class TensorItem;
 
+/// A handle of a value or an expression. Methods check what they are given at once and compute nothing.
+///
+/// Sections begin with what holds for all of their functions: the shapes and types of results, and the errors that
+/// functions throw besides those of any method:
+/// Errors: ValueError for an undefined tensor; IndexError for an axis that does not exist (negative ones count from the
+/// end), ValueError for one named twice; ShapeError for a symbolic size where a number is needed, and for a list of
+/// another length than the axes; DeviceError for operands on different devices.
 class Tensor {
  public:
   struct Impl;  // tensor/impl.h
 
   // ---- creation (creation.cpp) ----
+  // Shapes: as asked for; the `*_like` functions: this tensor's. Types: o.dtype; without one the default float, of data
+  // their own, of integers the default int. The tensor is on o.device, by default the default device.
+  // Errors: ShapeError for negative sizes, for more elements than int64 counts and for data that do not fill the shape;
+  // DTypeError for a type without a size (weakint, weakfloat, void); DeviceError for an unknown device, for one where
+  // several are needed, and for a `*_like` of a tensor on several devices that is asked for another one.
   /// An undefined tensor: only `defined()`, assignment and destruction are allowed.
   Tensor() = default;
   Tensor(const Tensor&) = default;
@@ -53,7 +66,7 @@ class Tensor {
   Tensor(std::initializer_list<Literal> data, const TensorOptions& o = {});
   template <std::same_as<DType> D>
   Tensor(std::initializer_list<Literal> data, D dtype) : Tensor(data, TensorOptions{.dtype = dtype}) {}
-  /// A vector's or span's elements as a 1-d tensor of their type (copied).
+  /// A vector's or span's elements as a 1-d tensor of their type (copied), or of the shape that is given.
   template <Arithmetic T>
   explicit Tensor(const std::vector<T>& data, const TensorOptions& o = {}) : Tensor(from(data, o)) {}
   template <Arithmetic T, std::same_as<DType> D>
@@ -110,7 +123,8 @@ class Tensor {
   /// FileError when there is none.
   static Tensor from_file(const std::string& path, const TensorOptions& o = {});
   /// The bytes at an http(s) or file address as uint8 on the DISK device: downloaded once, then read from the cache
-  /// (see io/fetch.h).
+  /// (see io/fetch.h). Throws FileError when it cannot be fetched, FormatError for damaged gzip data, ValueError for
+  /// another kind of address.
   static Tensor from_url(const std::string& url, bool gunzip = false, const TensorOptions& o = {});
 
   /// Constants need no storage until they are assigned to. A negative or overflowing size is a ShapeError.
@@ -124,28 +138,6 @@ class Tensor {
   }  ///< scratch nobody reads before it is written
   /// The same functions with sizes as arguments, with or without options or a type: zeros(2, 3), zeros(2, 3, {.device =
   /// "CPU"}), zeros(2, 3, dtypes::int32), zeros({2, 3}, dtypes::int32).
-#define TG_BY_SIZES(name)                                                                                              \
-  template <std::integral... I> static Tensor name(I... sizes) { return name(Shape{static_cast<int64_t>(sizes)...}); } \
-  template <std::integral A> static Tensor name(A a, const TensorOptions& o) { return name(sizes_of(a), o); }          \
-  template <std::integral A, std::integral B> static Tensor name(A a, B b, const TensorOptions& o) {                   \
-    return name(sizes_of(a, b), o);                                                                                    \
-  }                                                                                                                    \
-  template <std::integral A, std::integral B, std::integral C>                                                         \
-  static Tensor name(A a, B b, C c, const TensorOptions& o) {                                                          \
-    return name(sizes_of(a, b, c), o);                                                                                 \
-  }                                                                                                                    \
-  template <std::integral A, std::integral B, std::integral C, std::integral D>                                        \
-  static Tensor name(A a, B b, C c, D d, const TensorOptions& o) {                                                     \
-    return name(sizes_of(a, b, c, d), o);                                                                              \
-  }                                                                                                                    \
-  template <std::same_as<DType> D> static Tensor name(const Shape& shape, D dtype) {                                   \
-    return name(shape, TensorOptions{.dtype = dtype});                                                                 \
-  }                                                                                                                    \
-  template <class... A>                                                                                                \
-    requires SizesAndType<A...>                                                                                        \
-  static Tensor name(A... a) {                                                                                         \
-    return name(sizes_of(a...), TensorOptions{.dtype = std::get<DType>(std::tuple(a...))});                            \
-  }
   TG_BY_SIZES(zeros)
   TG_BY_SIZES(ones)
   TG_BY_SIZES(empty)
@@ -163,7 +155,8 @@ class Tensor {
   Tensor rand_like(const TensorOptions& o) const;
   Tensor randn_like(const TensorOptions& o) const;
   /// start, start + step, ... below (step < 0: above) stop: default int (int64 when needed), or default float when an
-  /// argument is a float.
+  /// argument is a float; 1-d. Throws ValueError for a step of 0 and numbers that are not finite, OverflowError for
+  /// values that o.dtype cannot hold, ShapeError for too many elements.
   static Tensor arange(Scalar start, Scalar stop, Scalar step = 1, const TensorOptions& o = {});
   static Tensor arange(Scalar stop) { return arange(0, stop); }
   static Tensor arange(Scalar stop, const TensorOptions& o) { return arange(0, stop, 1, o); }
@@ -176,16 +169,23 @@ class Tensor {
   }
   /// arange of integers that may be symbolic, which makes the size symbolic. ValueError for a step of unknown sign.
   static Tensor arange_symbolic(const SInt& start, const SInt& stop, const SInt& step = 1, const TensorOptions& o = {});
+  /// `steps` numbers from start to stop, both included: 1-d, of o.dtype or the default float. Throws ValueError for
+  /// negative steps, DTypeError for bool.
   static Tensor linspace(double start, double stop, int64_t steps, const TensorOptions& o = {});
+  /// (n, m), by default (n, n): 1 where row and column are equal, else 0.
   static Tensor eye(const SInt& n, const std::optional<SInt>& m = {}, const TensorOptions& o = {});
   static Tensor eye(const SInt& n, const TensorOptions& o) { return eye(n, n, o); }
   template <std::same_as<DType> D> static Tensor eye(const SInt& n, D dtype) {
     return eye(n, n, TensorOptions{.dtype = dtype});
   }
-  /// Coordinates of a grid from 1-d tensors; `ij`: the first varies along axis 0.
+  /// Coordinates of a grid from tensors of at most one axis, all of the grid's shape; `ij`: the first varies along axis
+  /// 0. Throws ShapeError for more axes.
   static Tensors meshgrid(const Tensors& t, bool ij = true);
 
   // ---- random numbers (random.cpp): the stream depends on seed, order of creation and sizes only ----
+  // Shapes: as asked for. Types: o.dtype (a float type), by default the default float; randint: an integer type, int32.
+  // Errors: ShapeError for negative sizes; DTypeError for a type of another kind; ValueError for bounds in the wrong
+  // order, a negative deviation, and several devices at once; DeviceError for a `*_like` on another device.
   /// Starts the stream of random numbers from its beginning; equal seeds give equal numbers on every device.
   static void manual_seed(uint64_t seed = 0);
   /// Uniform in [0, 1). Without `contiguous` the values are generated where they are used and take no storage.
@@ -196,7 +196,7 @@ class Tensor {
   static Tensor normal(const Shape& shape, const NormalOptions& o = {});
   TG_BY_SIZES(rand)
   TG_BY_SIZES(randn)
-#undef TG_BY_SIZES
+  /// Weights of layers: glorot_uniform needs an axis at least (ShapeError); of (out, in, ...) `in, ...` is the fan-in.
   static Tensor scaled_uniform(const Shape& shape, const TensorOptions& o = {});  ///< +-1/sqrt(number of elements)
   static Tensor glorot_uniform(const Shape& shape, const TensorOptions& o = {});
   static Tensor kaiming_uniform(const Shape& shape, double a = 0.01, const TensorOptions& o = {});
@@ -206,17 +206,19 @@ class Tensor {
   /// `num` words of threefry bits for a key and a counter of two uint32 words each (low first). ShapeError for more
   /// than 2^32 - 1.
   static Tensor random_bits(const Tensor& key, const Tensor& counter, int64_t num);
+  /// The numbers 0 to n - 1 in random order: (n,), int32 by default. Throws ValueError for a negative n.
   static Tensor randperm(int64_t n, const TensorOptions& o = {});
-  /// Indices drawn with the weights in this tensor's rows (or its one row), int32.
+  /// Indices drawn with the weights in this tensor's rows (or its one row): (rows, samples) or (samples,), int32.
+  /// Throws ShapeError for other than one or two axes, ValueError for more samples than weights without replacement.
   Tensor multinomial(int64_t samples = 1, bool replacement = false) const;
   /// Zeroes elements with probability p and scales the others by 1/(1-p) in training mode (`Tensor::training()`), else
-  /// returns the tensor itself.
+  /// returns the tensor itself. Throws ValueError unless 0 <= p <= 1, and for symbolic sizes.
   Tensor dropout(double p = 0.5) const;
   static bool training();  ///< TRAINING of this thread: `Context ctx{{"TRAINING", 1}}`
 
   // ---- properties ----
-  /// Returns what is known without computing anything. Sizes may be symbolic; shape(axis) throws IndexError for an axis
-  /// that does not exist.
+  /// Returns what is known without computing anything. Throws ValueError for an undefined tensor. Sizes may be
+  /// symbolic; shape(axis) throws IndexError for an axis that does not exist.
   bool defined() const { return impl_ != nullptr; }
   UOp uop() const;  ///< valid as long as the tensor keeps it
   DType dtype() const;
@@ -243,11 +245,12 @@ class Tensor {
   bool is_same(const Tensor& o) const { return impl_ == o.impl_; }  ///< the same handle
 
   // ---- types ----
+  // Shapes: the operand's. Types: the one in the name. Errors: DTypeError for void and for a name of no type.
   /// Converts elements to another dtype, of the same shape. Floats become integers by truncation.
   Tensor cast(DType d) const;
   Tensor cast(std::string_view name) const { return cast(dtypes::from_name(name)); }  ///< "float16", "half", "int", ...
-  /// The same bits as another type. With a different size the last axis shrinks or grows; DTypeError when it does not
-  /// divide.
+  /// The same bits as another type. With a different size the last axis shrinks or grows; ShapeError when its elements
+  /// do not fill whole new ones, DTypeError for literals, which have no bits.
   Tensor bitcast(DType d) const;
   Tensor to_float() const { return cast(dtypes::float32); }
   Tensor half() const { return cast(dtypes::float16); }
@@ -259,11 +262,15 @@ class Tensor {
   Tensor to_bool() const { return cast(dtypes::bool_); }
 
   // ---- movement (movement.cpp): views, nothing is copied ----
-  /// One size may be -1. ShapeError when the number of elements differs.
+  // Types: the operand's. Shapes: in the comments; without one as NumPy's or PyTorch's function of that name has them.
+  // Errors: ShapeError for sizes that do not fit the operand's.
+  /// Shapes: the one asked for, of which one size may be -1. ShapeError when the number of elements differs.
   Tensor reshape(const Shape& shape) const;
   Tensor view(const Shape& shape) const { return reshape(shape); }
-  /// NumPy broadcasting; -1 keeps a size.
+  /// Shapes: the one asked for, by NumPy broadcasting; -1 keeps a size. ShapeError where an old size is neither 1 nor
+  /// the new one.
   Tensor expand(const Shape& shape) const;
+  /// Axis i of the result is axis order[i] of this. ShapeError unless each axis is named once.
   Tensor permute(const std::vector<int>& order) const;
   template <std::integral... I> Tensor reshape(I... d) const { return reshape(Shape{static_cast<int64_t>(d)...}); }
   template <std::integral... I> Tensor view(I... d) const { return reshape(d...); }
@@ -275,9 +282,10 @@ class Tensor {
   }
   Tensor transpose(int a = 1, int b = 0) const;
   Tensor T() const { return transpose(); }
-  /// [start, end) of each axis; sizes may be symbolic.
+  /// [start, end) of each axis; sizes may be symbolic. ShapeError unless there is a range for each axis, within it.
   Tensor shrink(const std::vector<std::pair<SInt, SInt>>& ranges) const;
-  /// (before, after) of each axis; negative values shrink.
+  /// (before, after) of each axis; negative values shrink. ShapeError for other than a pair for each axis, and to
+  /// reflect more than an axis has.
   Tensor pad(const std::vector<std::pair<int64_t, int64_t>>& padding, const PadOptions& o = {}) const;
   Tensor pad(std::initializer_list<std::pair<int64_t, int64_t>> p, const PadOptions& o = {}) const {
     return pad(std::vector<std::pair<int64_t, int64_t>>(p), o);
@@ -297,16 +305,25 @@ class Tensor {
   Tensor unflatten(int axis, const Shape& sizes) const;
   Tensor repeat(const Ints& repeats) const;
   Tensor repeat_interleave(int64_t repeats, std::optional<int> axis = {}) const;
+  /// Parts along an axis: of `size` (the last may be smaller), of `sizes`, which must add up to it (ShapeError), or
+  /// `chunks` of equal size but the last. ValueError for fewer than one chunk.
   Tensors split(int64_t size, int axis = 0) const;
   Tensors split(const std::vector<int64_t>& sizes, int axis = 0) const;
   Tensors chunk(int64_t chunks, int axis = 0) const;
-  /// Windows of `size` elements every `step` along one axis, appended as a new last axis.
+  /// Windows of `size` elements every `step` along one axis, appended as a new last axis. ShapeError for a window that
+  /// is larger than the axis or a step below 1.
   Tensor unfold(int axis, int64_t size, int64_t step) const;
   /// Patterns of named axes as in einops: `rearrange("b (h d) t -> b h t d", {{"h", 4}})`.
+  /// ValueError for a pattern that is not understood, ShapeError for one that does not fit the shape.
   Tensor rearrange(const std::string& formula, const std::vector<std::pair<std::string, int64_t>>& sizes = {}) const;
+  /// Elements shifted along axes (without axes: of the flattened tensor), those that leave come in at the other end.
   Tensor roll(const Ints& shifts, const Axes& axes = {}) const;
+  /// diagonal: the diagonals of two axes as a new last axis; diag: of a vector the matrix with that diagonal, of a
+  /// matrix its diagonal. ShapeError for too few or, of diag, too many axes.
   Tensor diagonal(int offset = 0, int axis1 = 0, int axis2 = 1) const;
   Tensor diag() const;
+  /// Joins tensors along an axis, or along a new one; types are promoted. ValueError for no tensors, ShapeError where
+  /// the other sizes differ.
   static Tensor cat(const Tensors& tensors, int axis = 0);
   static Tensor stack(const Tensors& tensors, int axis = 0);
   Tensor cat(const Tensor& other, int axis = 0) const { return cat(Tensors{*this, other}, axis); }
@@ -316,7 +333,8 @@ class Tensor {
   // ---- elementwise (elementwise.cpp, activation.cpp); binary methods broadcast and promote ----
   /// Functions of each element: the result has the shape of the operand. Functions whose values are no integers give
   /// the default float for integers and bool; the others keep the dtype; predicates give bool. Bitwise ones throw
-  /// DTypeError for floats. Outside of its domain a function is NaN, as in IEEE 754; nothing is thrown.
+  /// DTypeError for floats, clamp ValueError without a bound. Outside of its domain a function is NaN, as in IEEE 754;
+  /// nothing is thrown.
   Tensor neg() const;
   Tensor logical_not() const;
   Tensor bitwise_not() const;
@@ -375,7 +393,9 @@ class Tensor {
   Tensor clip(const std::optional<Tensor>& lo, const std::optional<Tensor>& hi = {}) const { return clamp(lo, hi); }
 
   /// Functions of two operands, elementwise: shapes are broadcast, dtypes promoted; comparisons give bool. Throws
-  /// ShapeError for shapes that do not broadcast, DTypeError for bitwise functions of floats.
+  /// ShapeError for shapes that do not broadcast, DTypeError for bitwise functions of floats, shifts of others than
+  /// integers, threefry of others than uint64, and pow of integers with negative exponents; DeviceError for operands on
+  /// two devices.
   Tensor add(const Tensor& o) const;
   Tensor sub(const Tensor& o) const;
   Tensor mul(const Tensor& o) const;
@@ -408,16 +428,20 @@ class Tensor {
   Tensor usum(const Tensors& others) const;
   Tensor uprod(const Tensors& others) const;
   /// One graph operation on this and `others`, which are broadcast and of one type already (comparisons, selection and
-  /// casts as the op demands).
+  /// casts as the op demands). ValueError for an operation that is not elementwise.
   Tensor alu(Ops op, const Tensors& others = {}) const;
   /// `v` as a tensor of the same kind: of this tensor's type when that can hold it.
   Tensor ufix(Scalar v) const;
   Tensor lerp(const Tensor& end, const Tensor& weight) const;
-  /// x where this (a condition) holds, else y.
+  /// x where this (a condition) holds, else y: all three broadcast, the type is that of x and y together. DTypeError
+  /// for a condition that is not bool.
   Tensor where(const Tensor& x, const Tensor& y) const;
   Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
 
   // ---- reduces (reduce.cpp): `x.sum()`, `x.sum(1)`, `x.sum({0, 1})`, `x.sum({.axis = {1}, .keepdim = true})` ----
+  // Shapes: without the axes of the reduce, or with size 1 for keepdim; of softmax, cumulative functions, norms and
+  // sorting the operand's. Types: the operand's where no comment says another; functions whose values are no integers
+  // give the default float for integers.
 /// Reduces over all axes, one, or some; keepdim leaves them with size 1. Throws IndexError for an axis that does
 /// not exist, ValueError for one that is named twice.
 #define TG_REDUCE(name)                                                                                               \
@@ -441,7 +465,9 @@ class Tensor {
   Tensor var(int axis, bool keepdim = false) const { return var(VarOptions{.axis = axis, .keepdim = keepdim}); }
   Tensor std(int axis, bool keepdim = false) const { return std(VarOptions{.axis = axis, .keepdim = keepdim}); }
   std::pair<Tensor, Tensor> var_mean(const VarOptions& o = {}) const;
-  Tensor argmax(const ArgOptions& o = {}) const;  ///< the first of equals, int32
+  /// Positions of the greatest and the least element, the first of equals: int32, int64 for axes beyond it. Throws
+  /// ShapeError where there is no element.
+  Tensor argmax(const ArgOptions& o = {}) const;
   Tensor argmin(const ArgOptions& o = {}) const;
   Tensor argmax(int axis, bool keepdim = false) const { return argmax(ArgOptions{.axis = axis, .keepdim = keepdim}); }
   Tensor argmin(int axis, bool keepdim = false) const { return argmin(ArgOptions{.axis = axis, .keepdim = keepdim}); }
@@ -458,16 +484,22 @@ class Tensor {
   Tensor normalize(double p = 2, int axis = 1, double eps = 1e-12) const;
   Tensor layernorm(const Axes& axis = -1, double eps = 1e-5) const;
   /// (x - mean) * invstd * weight + bias; each has the sizes of the axes `axis`; weight and bias may be undefined.
+  /// ShapeError for other sizes.
   Tensor batchnorm(const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& invstd,
                    const Axes& axis = 1) const;
   Tensor rms_norm(int axis = -1, double eps = 1e-6) const;
   /// Values and indices, sorted along one axis; stable.
   std::pair<Tensor, Tensor> sort(int axis = -1, bool descending = false) const;
   Tensor argsort(int axis = -1, bool descending = false) const { return sort(axis, descending).second; }
+  /// The k greatest (or least) elements along an axis, in order, and their positions. Throws ValueError unless 0 <= k
+  /// <= the axis, and for sorted = false; IndexError for a tensor without axes.
   std::pair<Tensor, Tensor> topk(int64_t k, int axis = -1, bool largest = true, bool sorted = true) const;
 
   // ---- matrices (linalg.cpp) ----
-  /// NumPy's matmul for any number of axes >= 1; accumulates and returns `dtype` when given.
+  // Shapes: matrices are the last two axes, those before them are broadcast. Types: promoted; products of narrow floats
+  // are summed in float32, those of integers in 32 bits. Errors: ShapeError for sizes that do not fit.
+  /// NumPy's matmul for any number of axes >= 1: (..., m, k) and (..., k, n) give (..., m, n); accumulates and returns
+  /// `dtype` when given. Throws ShapeError unless the inner sizes are equal.
   Tensor dot(const Tensor& w, std::optional<DType> dtype = {}) const;
   Tensor matmul(const Tensor& w, std::optional<DType> dtype = {}) const { return dot(w, dtype); }
   Tensor matmul(const Tensor& w, bool reverse, std::optional<DType> dtype = {}) const {
@@ -488,59 +520,103 @@ class Tensor {
   }
   /// x @ weight + bias, weight (in, out); a 1-d weight multiplies. bias may be undefined.
   Tensor linear(const Tensor& weight, const Tensor& bias = {}, std::optional<DType> dtype = {}) const;
+  /// The operand with 0 below (triu) or above (tril) a diagonal. ShapeError for fewer than two axes.
   Tensor triu(const SInt& diagonal = 0) const;
   Tensor tril(const SInt& diagonal = 0) const;
-  /// Q (..., m, m) and R (..., m, n) by Householder reflections.
+  /// Q (..., m, m) and R (..., m, n) by Householder reflections. Throws DTypeError for others than floats.
   std::pair<Tensor, Tensor> qr() const;
   struct Svd;
   /// U, S (descending) and V^T by one-sided Jacobi rotations; not full: U (..., m, k), V^T (..., k, n), k = min(m, n).
+  /// Throws DTypeError for others than floats.
   Svd svd(bool full_matrices = true) const;
-  /// Iterates an odd matrix polynomial that drives singular values towards 1 (Muon).
+  /// Iterates an odd matrix polynomial that drives singular values towards 1 (Muon): shape and type of the operand.
+  /// Throws DTypeError for others than floats, ValueError for negative steps or no coefficients.
   Tensor newton_schulz(int steps, const std::vector<double>& coefficients, double eps = 1e-7) const;
-  /// Keccak over the last axis of bytes: "sha3_224", "sha3_256" or "shake_128" (16 bytes).
+  /// Keccak over the last axis of bytes (uint8): "sha3_224", "sha3_256" or "shake_128" (16 bytes); the last axis of the
+  /// result is the digest. Throws ValueError for another name or rate, ShapeError for a tensor without axes.
   Tensor keccak(const std::string& variant = "sha3_256") const;
   /// Any sponge: `rate` bytes a block, (200 - rate) / 2 bytes of digest, `suffix` the domain byte.
   Tensor keccak(int64_t rate, int64_t suffix) const;
   /// 16 bytes that depend on all bytes of the tensor: shake_128 in a tree of 4 KiB leaves.
   Tensor hash() const;
-  /// Letters name axes, "..." stands for unnamed ones; without "->" the letters used once are kept, sorted.
+  /// Letters name axes, "..." stands for unnamed ones; without "->" the letters used once are kept, sorted. Throws
+  /// ValueError for a formula that is not understood or does not fit the operands, ShapeError for sizes that differ.
   static Tensor einsum(const std::string& formula, const Tensors& operands, std::optional<DType> dtype = {});
-  /// softmax(q k^T / sqrt(d)) v over the last two axes; `mask` (may be undefined): bool (true: keep) or added.
-  /// enable_gqa: each head of key and value (axis -3) serves several heads of this.
-  Tensor scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Tensor& mask = {},
-                                      double dropout_p = 0, bool causal = false, bool enable_gqa = false) const;
+  struct Attention;
+  /// softmax(q k^T / sqrt(d)) v over the last two axes: q (..., n, d), key (..., m, d), value (..., m, e) give
+  /// (..., n, e). Scores are summed and normalized in float32 at least; the type is that of q and value together.
+  /// Throws ShapeError for fewer than two axes and for heads that do not divide, ValueError for a mask with is_causal.
+  Tensor scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Attention& o) const;
+  Tensor scaled_dot_product_attention(const Tensor& key, const Tensor& value) const;
+  template <std::convertible_to<Tensor> M = Tensor>
+  Tensor scaled_dot_product_attention(const Tensor& key, const Tensor& value, const M& mask, double dropout_p = 0,
+                                      bool is_causal = false, bool enable_gqa = false) const;
 
   // ---- convolution and pooling (conv.cpp), any number of spatial axes ----
+  // Shapes: (batch, channels, spatial...); spatial sizes as in PyTorch. Types: the operand's, of a convolution promoted
+  // with the weight's, or o.dtype. Errors: ShapeError for sizes that do not fit: channels and groups, a kernel larger
+  // than the padded input, lists of another length than the spatial axes.
   /// x (batch, in, ...), weight (out, in / groups, kernel...), bias (out) or undefined.
-  Tensor conv2d(const Tensor& weight, const Tensor& bias = {}, const ConvOptions& o = {}) const;
+  Tensor conv2d(const Tensor& weight, const Tensor& bias, const ConvOptions& o) const;
+  Tensor conv2d(const Tensor& weight, const ConvOptions& o = {}) const { return conv2d(weight, Tensor(), o); }
+  template <std::convertible_to<Tensor> B = Tensor> Tensor conv2d(const Tensor& weight, const B& bias) const {
+    return conv2d(weight, bias, ConvOptions{});
+  }
   /// The same result computed in the layouts of texture memory: rows of four channels. 2-d only.
-  Tensor image_conv2d(const Tensor& weight, const Tensor& bias = {}, const ConvOptions& o = {}) const;
+  Tensor image_conv2d(const Tensor& weight, const Tensor& bias, const ConvOptions& o) const;
+  Tensor image_conv2d(const Tensor& weight, const ConvOptions& o = {}) const {
+    return image_conv2d(weight, Tensor(), o);
+  }
+  template <std::convertible_to<Tensor> B = Tensor> Tensor image_conv2d(const Tensor& weight, const B& bias) const {
+    return image_conv2d(weight, bias, ConvOptions{});
+  }
+  /// dot() through image_conv2d. ShapeError unless the inner sizes are equal.
   Tensor image_dot(const Tensor& w, std::optional<DType> dtype = {}) const;
   /// x (batch, in, ...), weight (in, out / groups, kernel...).
-  Tensor conv_transpose2d(const Tensor& weight, const Tensor& bias = {}, const ConvTransposeOptions& o = {}) const;
+  Tensor conv_transpose2d(const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) const;
+  Tensor conv_transpose2d(const Tensor& weight, const ConvTransposeOptions& o = {}) const {
+    return conv_transpose2d(weight, Tensor(), o);
+  }
+  template <std::convertible_to<Tensor> B = Tensor> Tensor conv_transpose2d(const Tensor& weight, const B& bias) const {
+    return conv_transpose2d(weight, bias, ConvTransposeOptions{});
+  }
+  /// Maximum and mean of windows over as many last axes as o.kernel_size has; padding is no maximum and, unless
+  /// count_include_pad, no part of a mean.
   Tensor max_pool2d(const PoolOptions& o = {}) const;
   Tensor avg_pool2d(const PoolOptions& o = {}) const;
   /// Also returns the position of each maximum in the flattened spatial axes, int32.
   std::pair<Tensor, Tensor> max_pool2d_with_indices(const PoolOptions& o = {}) const;
   /// Scatters pooled values back to their positions, zeros elsewhere. `output_size`: of the spatial axes, when the
-  /// pooling does not determine it.
+  /// pooling does not determine it. ShapeError unless indices have the shape of the values.
   Tensor max_unpool2d(const Tensor& indices, const PoolOptions& o = {}, const Ints& output_size = {}) const;
-  /// Resizes the last axes to `size`.
+  /// Resizes the last axes to `size`. ValueError for align_corners with another mode than linear.
   Tensor interpolate(const Ints& size, Interpolation mode = Interpolation::kLinear, bool align_corners = false) const;
 
   // ---- losses (loss.cpp) ----
+  // Shapes: a scalar, or with Reduction::kNone a loss for each label. Types: that of the logits. Errors: ShapeError for
+  // labels that do not fit the logits, DTypeError for class labels that are no integers, ValueError for label_smoothing
+  // outside of 0 to 1.
   // A label out of range is no error: it belongs to no class and has no loss.
   /// Integer labels Y for logits (..., classes).
   Tensor sparse_categorical_crossentropy(const Tensor& y, const CrossEntropyOptions& o = {}) const;
   /// Labels (integers) or probabilities Y for logits with classes on axis 1 (0 for 1-d).
   Tensor cross_entropy(const Tensor& y, const CrossEntropyOptions& o = {}) const;
-  Tensor nll_loss(const Tensor& y, const Tensor& weight = {}, const CrossEntropyOptions& o = {}) const;
+  /// Integer labels Y for log-probabilities (batch, classes, ...); `weight` (classes,) counts each class as much.
+  Tensor nll_loss(const Tensor& y, const Tensor& weight, const CrossEntropyOptions& o) const;
+  Tensor nll_loss(const Tensor& y, const CrossEntropyOptions& o = {}) const { return nll_loss(y, Tensor(), o); }
+  template <std::convertible_to<Tensor> W = Tensor> Tensor nll_loss(const Tensor& y, const W& weight) const {
+    return nll_loss(y, weight, CrossEntropyOptions{});
+  }
+  /// Probabilities Y for probabilities, for logits, or values for values, elementwise.
   Tensor binary_crossentropy(const Tensor& y, Reduction r = Reduction::kMean) const;
   Tensor binary_crossentropy_logits(const Tensor& y, Reduction r = Reduction::kMean,
                                     const Tensor& pos_weight = {}) const;
   Tensor mse_loss(const Tensor& y, Reduction r = Reduction::kMean) const;
 
   // ---- indexing (index.cpp, setitem.cpp, scatter.cpp) ----
+  // Shapes: NumPy's. Types: the operand's. Errors: IndexError for indices that name no element or do not broadcast,
+  // DTypeError for indices that are no integers, ShapeError for values that do not fit, DeviceError for indices on
+  // another device; ValueError for a step of 0 and for slices with symbolic bounds whose size could be negative.
   /// NumPy indexing: `x(1, Slice(0, 4), None, Ellipsis, rows)`. Integers, slices of any step, None (a new axis) and
   /// Ellipsis give views. Integer tensors or lists gather: adjacent ones are replaced in place by the axes they
   /// broadcast to, others put those first; negative indices count from the end, indices out of range give 0. A bool
@@ -582,14 +658,17 @@ class Tensor {
   Tensor masked_select(const Tensor& mask, std::optional<int64_t> size = {}, const Tensor& fill = 0) const;
   /// Coordinates of the nonzero elements, int32 (count, axes); `size` as in masked_select.
   Tensor nonzero(std::optional<int64_t> size = {}, const Tensor& fill = 0) const;
-  Tensor one_hot(int64_t classes) const;  ///< of integers, default int; all 0 of numbers that are negative or no class
+  /// (..., classes) of integers (...): 1 at the class, all 0 of numbers that are negative or no class; default int.
+  /// Throws DTypeError for others than integers, ValueError for negative classes.
+  Tensor one_hot(int64_t classes) const;
 
   /// f_n(... f_2(f_1(x))).
   Tensor sequential(const std::vector<std::function<Tensor(const Tensor&)>>& functions) const;
 
   // ---- graph edges ----
   /// Where the graph is cut, stored or moved to: detach() stops gradients, to() copies to a device (nothing where it is
-  /// there) or converts to a dtype. Throws DeviceError for a device that cannot be opened.
+  /// there) or converts to a dtype. Shapes and types: the operand's. Throws DeviceError for a device that cannot be
+  /// opened.
   Tensor detach() const;
   Tensor contiguous() const;  ///< the value row-major in storage; the tensor itself when it lies in storage like that
   Tensor contiguous_backward() const;  ///< itself; its gradient is made contiguous
@@ -602,10 +681,21 @@ class Tensor {
   const Tensor& shard_(const std::vector<std::string>& devices,
                        std::optional<int> axis = {}) const;  ///< moves this handle
   Tensor shard_like(const Tensor& other) const;              ///< on the devices of `other`, along its axis
+  /// Distributes over the processes of a mesh: spec[i] names the axis of the mesh along which axis i has slices, "" for
+  /// none; without any each process has the whole tensor. All processes have the same tensor before, or a tensor on
+  /// several processes, whose slices move. ShapeError when slices would not be equal. See docs/distributed.md.
+  Tensor shard(const Mesh& mesh, const std::vector<std::string>& spec) const;
+  const Tensor& shard_(const Mesh& mesh, const std::vector<std::string>& spec) const;  ///< moves this handle
+  Tensor replicate(const Mesh& mesh) const { return shard(mesh, {}); }                 ///< the whole tensor on each
+  /// Makes a tensor of what each process has as its slice, of equal shapes; without `spec` all have the same.
+  static Tensor from_local(const Tensor& part, const Mesh& mesh, const std::vector<std::string>& spec);
+  Tensor to_local() const;  ///< what this process has of a tensor on several, else the tensor
   Tensor clone(const std::string& device = {}) const;  ///< a copy in storage of its own, with a copy of the gradient
 
   // ---- effects (realize.cpp, assign.cpp) ----
-  /// Computes the value into storage.
+  // Shapes and types: the operand's. Errors: what compiling and running throw: CompileError, DeviceError,
+  // OutOfMemoryError, Cancelled; JitError for what a captured function cannot do.
+  /// Computes the value into storage. ValueError for an expression of a tensor that was overwritten since.
   Tensor realize() const;
   /// The kernels `realize` would run.
   BoundSchedule schedule() const;
@@ -615,28 +705,20 @@ class Tensor {
   std::string explain(bool source = false) const;
   /// Writes `value` (broadcast) into this tensor's storage; every tensor that views the storage sees it, pending
   /// expressions built before read the old value. A tensor without storage takes the new value's expression.
-  /// ShapeError, DTypeError, DeviceError when it does not fit.
+  /// ShapeError, DTypeError, DeviceError when it does not fit; ValueError for a view whose elements share places; Error
+  /// for a view of a file that is not in one piece.
   const Tensor& assign(const Tensor& value) const;
-  /// Points this handle to another expression of the same shape.
+  /// Points this handle to another expression of the same shape. ShapeError for another one.
   const Tensor& replace(const Tensor& value) const;
   bool is_realized() const;
   /// x += v: writes x + v into x's storage; updates by several threads all count.
-#define TG_UPDATE(sym, method)             \
-  Tensor& operator sym(const Tensor & o) { \
-    GraphScope scope;                      \
-    assign(method(o));                     \
-    return *this;                          \
+#define TG_UPDATE(sym, method)                \
+  Tensor& operator sym##=(const Tensor & o) { \
+    GraphScope scope;                         \
+    assign(method(o));                        \
+    return *this;                             \
   }
-  TG_UPDATE(+=, add)
-  TG_UPDATE(-=, sub)
-  TG_UPDATE(*=, mul)
-  TG_UPDATE(/=, div)
-  TG_UPDATE(%=, mod)
-  TG_UPDATE(&=, bitwise_and)
-  TG_UPDATE(|=, bitwise_or)
-  TG_UPDATE(^=, bitwise_xor)
-  TG_UPDATE(<<=, lshift)
-  TG_UPDATE(>>=, rshift)
+  TG_FOR_EACH_OPERATOR(TG_UPDATE)
 #undef TG_UPDATE
 
   // ---- values ----
@@ -644,7 +726,7 @@ class Tensor {
   /// ValueError when it does not fit.
   template <Arithmetic T> T item() const;
   /// All elements, row-major, in host memory this tensor keeps alive until it is assigned or dies. T must be the
-  /// dtype's own C++ type (uint16_t: half, bfloat16).
+  /// dtype's own C++ type (uint16_t: half, bfloat16), else DTypeError.
   template <class T> std::span<const T> data() const {
     std::span<const std::byte> b =
         data_bytes(sizeof(T), std::is_same_v<T, bool>, std::is_floating_point_v<T>, std::is_signed_v<T>);
@@ -658,13 +740,17 @@ class Tensor {
   std::span<const std::byte> bytes() const;
 
   // ---- gradients (gradient.cpp) ----
-  /// d(sum of this * seed)/d(target) for each target, lazily. `seed` is needed unless this is a scalar. GradientError
-  /// for targets that are not floats.
+  /// d(sum of this * seed)/d(target) for each target, lazily, of the target's shape and type. `seed` is needed unless
+  /// this is a scalar. GradientError for targets that are not floats, or that this was not computed from; ShapeError
+  /// for a seed of another shape.
   Tensors gradient(const Tensors& targets, const Tensor& seed = {}) const;
   /// Adds gradients to `.grad()` of the tensors this one depends on: if some were requested by requires_grad_(), to
-  /// those and to parameters; else to every live float tensor not excluded by requires_grad_(false).
+  /// those and to parameters; else to every live float tensor not excluded by requires_grad_(false). GradientError and
+  /// ShapeError as gradient().
   const Tensor& backward(const Tensor& seed = {}) const;
-  Tensor grad() const;  ///< undefined when there is none
+  /// The gradient (undefined when there is none), of this tensor's shape and type: GradientError when it was
+  /// dropped, ShapeError for a gradient of another shape, DTypeError to ask for one of integers.
+  Tensor grad() const;
   void set_grad(const Tensor& g) const;
   void zero_grad() const;
   std::optional<bool> requires_grad() const;
@@ -676,9 +762,11 @@ class Tensor {
   const Tensor& is_param_(bool on = true) const;
 
   // ---- calls (function.cpp; more in function.h) ----
-  /// The stand-in for this tensor in the body of `call`: parameter number `slot`.
+  /// The stand-in for this tensor in the body of `call`, of its shape and type: parameter number `slot`. IndexError for
+  /// a negative one.
   Tensor as_param(int64_t slot) const;
-  /// The body with its parameters replaced by the arguments. ShapeError when one does not fit.
+  /// The body with its parameters replaced by the arguments: shape and type of the body. ShapeError when one does not
+  /// fit, IndexError when the body has a parameter without an argument.
   static Tensor call(const Tensors& args, const Tensor& body);
 
   /// The shared state behind the handle, for the library.
@@ -699,6 +787,19 @@ class Tensor {
 struct Tensor::Svd {
   Tensor u, s, vt;
 };
+
+/// How attention is computed.
+struct Tensor::Attention {
+  Tensor mask = {};  ///< bool (true: keep) or floats added to the scores, broadcast to (..., n, m); may be undefined
+  double dropout_p = 0;     ///< part of the probabilities that become 0 in training
+  bool is_causal = false;   ///< query i sees keys 0 to i alone
+  bool enable_gqa = false;  ///< each head of key and value (axis -3) serves several heads of the query
+};
+template <std::convertible_to<Tensor> M>
+Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& value, const M& mask, double dropout_p,
+                                            bool is_causal, bool enable_gqa) const {
+  return scaled_dot_product_attention(key, value, Attention{mask, dropout_p, is_causal, enable_gqa});
+}
 
 /// One entry of an index expression: an integer (may be symbolic), a slice, None, Ellipsis, a tensor or a list of
 /// integers or bools.
@@ -732,21 +833,12 @@ class TensorItem {
     return *this;
   }
   const TensorItem& operator=(const TensorItem& o) { return *this = Tensor(o); }
-#define TG_UPDATE(sym, method)                                 \
-  const TensorItem& operator sym(const Tensor & value) const { \
-    GraphScope scope;                                          \
-    return *this = Tensor(*this).method(value);                \
+#define TG_UPDATE(sym, method)                                    \
+  const TensorItem& operator sym##=(const Tensor & value) const { \
+    GraphScope scope;                                             \
+    return *this = Tensor(*this).method(value);                   \
   }
-  TG_UPDATE(+=, add)
-  TG_UPDATE(-=, sub)
-  TG_UPDATE(*=, mul)
-  TG_UPDATE(/=, div)
-  TG_UPDATE(%=, mod)
-  TG_UPDATE(&=, bitwise_and)
-  TG_UPDATE(|=, bitwise_or)
-  TG_UPDATE(^=, bitwise_xor)
-  TG_UPDATE(<<=, lshift)
-  TG_UPDATE(>>=, rshift)
+  TG_FOR_EACH_OPERATOR(TG_UPDATE)
 #undef TG_UPDATE
 
  private:
@@ -760,19 +852,11 @@ template <class... I> TensorItem Tensor::at(I&&... i) const {
   return TensorItem(TensorItem::Key{}, *this, std::vector<Index>{Index(std::forward<I>(i))...});
 }
 
-/// Operators are the methods of the same meaning: +, -, *, / (true division), % (floor modulo), bitwise, comparisons.
+/// Operators are the methods of the same meaning, with their shapes, types and errors: +, -, *, / (true division), %
+/// (floor modulo), bitwise, comparisons.
 #define TG_BINARY(sym, method) \
   inline Tensor operator sym(const Tensor& a, const Tensor& b) { return a.method(b); }
-TG_BINARY(+, add)
-TG_BINARY(-, sub)
-TG_BINARY(*, mul)
-TG_BINARY(/, div)
-TG_BINARY(%, mod)
-TG_BINARY(&, bitwise_and)
-TG_BINARY(|, bitwise_or)
-TG_BINARY(^, bitwise_xor)
-TG_BINARY(<<, lshift)
-TG_BINARY(>>, rshift)
+TG_FOR_EACH_OPERATOR(TG_BINARY)
 TG_BINARY(<, lt)
 TG_BINARY(>, gt)
 TG_BINARY(<=, le)
@@ -780,6 +864,9 @@ TG_BINARY(>=, ge)
 TG_BINARY(==, eq)
 TG_BINARY(!=, ne)
 #undef TG_BINARY
+#undef TG_FOR_EACH_OPERATOR
+#undef TG_BY_SIZES
+/// Functions of each element: shape and type of the operand, bool for !.
 inline Tensor operator-(const Tensor& a) { return a.neg(); }
 inline Tensor operator~(const Tensor& a) { return a.bitwise_not(); }
 inline Tensor operator!(const Tensor& a) { return a.logical_not(); }

@@ -104,6 +104,21 @@ Hash128 CallInfo::hash() const {
   return h;
 }
 
+const char* name_of(CollectiveKind k) {
+  static const char* const names[] = {"allreduce", "reduce_scatter", "all_gather", "all_to_all",
+                                      "broadcast", "send",           "receive"};
+  return names[static_cast<int>(k)];
+}
+Hash128 CollectiveArg::hash() const {
+  Hash128 h;
+  h.add(static_cast<uint64_t>(what));
+  h.add(static_cast<uint64_t>(op));
+  h.add(world);
+  h.add(static_cast<uint64_t>(mesh_axes));
+  h.add(static_cast<uint64_t>(root));
+  return h;
+}
+
 Arg::Arg(int128 v) {
   if (v >= std::numeric_limits<int64_t>::min() && v <= std::numeric_limits<int64_t>::max()) {
     kind_ = ArgKind::kInt;
@@ -186,6 +201,11 @@ void Arg::print(std::ostream& os, ArgKind k, uint64_t bits) {
     case ArgKind::kCall: {
       const auto& c = view<CallInfo>(k, bits);
       os << '"' << c.name << '"' << (c.precompile ? " precompile" : "") << (c.gradient ? " with gradient" : "");
+      break;
+    }
+    case ArgKind::kCollective: {
+      const auto& c = view<CollectiveArg>(k, bits);
+      os << name_of(c.what) << ' ' << c.op << ' ' << c.world << " axes " << c.mesh_axes << " root " << c.root;
       break;
     }
     case ArgKind::kKernel: {

@@ -51,7 +51,8 @@ enum class ArgKind : uint8_t {
   kReduce,
   kStage,
   kKernel,
-  kCall
+  kCall,
+  kCollective
 };
 
 /// Argument of RANGE: identity (`id`, then one entry per split) and purpose.
@@ -136,6 +137,30 @@ struct CallInfo {
   Hash128 hash() const;
 };
 
+/// What the n processes of a group do together. A piece has the shape that is not divided below.
+enum class CollectiveKind : uint8_t {
+  kAllReduce,      ///< a piece each -> all of them combined, for everybody
+  kReduceScatter,  ///< n pieces each, (n, ...) -> process p gets the p-th of everybody, combined
+  kAllGather,      ///< a piece each -> all n, (n, ...), for everybody
+  kAllToAll,       ///< n pieces each, (n, ...) -> process p gets the p-th of everybody, (n, ...)
+  kBroadcast,      ///< the piece of one for everybody
+  kSend,           ///< a piece to another process; the value is the piece
+  kReceive         ///< the piece that another one sends; the source only says shape, type and place
+};
+const char* name_of(CollectiveKind k);
+
+/// Argument of COLLECTIVE. It is the same in all processes.
+struct CollectiveArg {
+  CollectiveKind what = CollectiveKind::kAllReduce;
+  Ops op = Ops::ADD;      ///< of what is combined
+  std::string world{};    ///< a name of devices of a world, see uop/mesh.h
+  uint32_t mesh_axes{1};  ///< the axes of its mesh along which processes form a group, as bits
+  int32_t root = 0;       ///< kBroadcast: position in the group; kSend, kReceive: rank of the other process
+  static constexpr ArgKind kind = ArgKind::kCollective;
+  bool operator==(const CollectiveArg&) const = default;
+  Hash128 hash() const;
+};
+
 /// An immutable boxed argument; shared between graphs and threads.
 struct ArgBox {
   std::atomic<uint32_t> refs{1};
@@ -169,6 +194,7 @@ class Arg {
   Arg(StageArg v) { box(std::move(v)); }
   Arg(KernelInfo v) { box(std::move(v)); }
   Arg(CallInfo v) { box(std::move(v)); }
+  Arg(CollectiveArg v) { box(std::move(v)); }
   static Arg invalid() {
     Arg a;
     a.kind_ = ArgKind::kInvalid;

@@ -242,6 +242,7 @@ Shape compute_shape(UOp u, const auto& get) {
         for (int32_t a : u.arg<ReduceArg>().axes) s[static_cast<size_t>(a)] = 1;
       return s;
     }
+    case Ops::COLLECTIVE: return collective_shape(u.arg<CollectiveArg>(), same());
     case Ops::MSTACK:
       for (UOp s : u.srcs())
         TG_CHECK(ShapeError, get(s) == get(u.src(0)), "[mstack] got shards of shapes ", get(u.src(0)), " and ", get(s),
@@ -250,8 +251,13 @@ Shape compute_shape(UOp u, const auto& get) {
     case Ops::MSELECT: return shard_shape(u.src(0));
     case Ops::UNSHARD: {
       Shape s = same();
-      SInt& n = s.at(static_cast<size_t>(u.int_arg()));
-      n = n.value() * device_count(u);
+      const ShardAxes axes = unshard_axes(u);
+      const MeshSizes mesh = mesh_of(u);
+      for (size_t k = 0; k < mesh.axes; k++)
+        if (axes[k] >= 0) {
+          SInt& n = s.at(static_cast<size_t>(axes[k]));
+          n = n.value() * mesh.size[k];
+        }
       return s;
     }
     case Ops::STAGE: {
@@ -495,6 +501,7 @@ const std::string& device_of(UOp u) {
         const std::string* d = &none;
         if (n.in(groups::kDefines)) d = &n.arg<ParamArg>().device;
         else if (n.is(Ops::COPY)) d = &n.arg<std::string>();
+        else if (n.is(Ops::MSTACK) && n.arg_kind() == ArgKind::kString) d = &n.arg<std::string>();
         else if (n.is(Ops::MSTACK)) {
           std::vector<std::string> all;
           for (UOp s : n.srcs()) all.push_back(*g.facts(s).device);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tinygrad/uop/mesh.h"
 #include "tinygrad/uop/uop.h"
 
 namespace tg {
@@ -134,12 +135,12 @@ struct Facts {
   Shared<UOps> ranges;  ///< empty sets are `no_ranges`
   const std::string* device = nullptr;
   bool no_ranges = false;
-  static constexpr int8_t kAxisUnknown = -2;
-  int8_t axis = kAxisUnknown;  ///< see shard_axis
+  static constexpr int kAxesUnknown = -2;
+  ShardAxes axes = kAxesUnknown;  ///< see shard_axes
 };
 
 /// Returns the shape of a value. Elementwise ops broadcast like NumPy. ShapeError with both shapes when the sources do
-/// not fit.
+/// not fit, IndexError for a value that a FUNCTION does not have.
 const Shape& shape_of(UOp u);
 /// Returns the bounds of an integer or bool value; the range of its type when nothing better is known.
 Bounds bounds_of(UOp u);
@@ -151,7 +152,7 @@ const UOps& ranges_of(UOp u);
 /// True when `range` is one of them.
 bool depends_on(UOp u, UOp range);
 /// Returns the name of the device that holds the value; "" for constants and pure arithmetic on them. DeviceError when
-/// sources disagree.
+/// sources disagree, IndexError for a value that a FUNCTION does not have.
 const std::string& device_of(UOp u);
 /// Returns the lanes of a value: the size of the VECTOR range it depends on, 1 without one.
 int lanes_of(UOp u);
@@ -159,7 +160,7 @@ int lanes_of(UOp u);
 /// Returns the index of the first source that names a range the op ends (STAGE, REDUCE, END: 1; ...); nsrc when it ends
 /// no range.
 uint32_t range_start(UOp u);
-/// Broadcast of several shapes, NumPy's rule. `op` names the caller in the error.
+/// Broadcast of several shapes, NumPy's rule. `op` names the caller in the ShapeError for shapes that do not fit.
 Shape broadcast_shapes(std::span<const Shape* const> shapes, const char* op);
 /// Returns the dimensions of a shape operand (STACK of integers).
 Shape dims_of(UOp stack);

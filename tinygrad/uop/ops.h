@@ -21,7 +21,7 @@ namespace tg {
   /* literals, raw text */X(CONST) X(CUSTOM) X(CUSTOMI) \
   /* tensor graphs only */X(ARANGE) X(CONTIGUOUS) X(CONTIGUOUS_BACKWARD) X(CUSTOM_GRADIENT) X(DETACH) X(STAGE) X(COPY) \
                           X(MSELECT) X(MSTACK) X(CUSTOM_FUNCTION) \
-                          X(RESHAPE) X(PERMUTE) X(EXPAND) X(PAD) X(FLIP) X(UNSHARD) X(REDUCE) X(ALLREDUCE)
+                          X(RESHAPE) X(PERMUTE) X(EXPAND) X(PAD) X(FLIP) X(UNSHARD) X(REDUCE) X(ALLREDUCE) X(COLLECTIVE)
 // clang-format on
 
 enum class Ops : uint8_t {

@@ -81,6 +81,15 @@ void write_arg(ByteWriter& w, UOp u) {
       write_ints(w, a.writes);
       break;
     }
+    case ArgKind::kCollective: {
+      const CollectiveArg& a = u.arg<CollectiveArg>();
+      w.value(static_cast<uint8_t>(a.what));
+      w.value(static_cast<uint8_t>(a.op));
+      w.text(a.world);
+      w.value(a.mesh_axes);
+      w.value(a.root);
+      break;
+    }
   }
 }
 
@@ -91,7 +100,7 @@ AddrSpace read_addrspace(ByteReader& r) {
 
 Arg read_arg(ByteReader& r) {
   switch (
-      static_cast<ArgKind>(r.below<uint8_t>(static_cast<uint8_t>(ArgKind::kCall) + 1, "an unknown kind of argument"))) {
+      static_cast<ArgKind>(r.below<uint8_t>(static_cast<uint8_t>(ArgKind::kCollective) + 1, "an unknown kind of argument"))) {
     case ArgKind::kNone: return {};
     case ArgKind::kInvalid: return Arg::invalid();
     case ArgKind::kInt: return Arg(r.value<int64_t>());
@@ -143,6 +152,16 @@ Arg read_arg(ByteReader& r) {
       a.writes = read_ints<int32_t>(r);
       return a;
     }
+    case ArgKind::kCollective: {
+      CollectiveArg a;
+      a.what = static_cast<CollectiveKind>(
+          r.below<uint8_t>(static_cast<uint8_t>(CollectiveKind::kReceive) + 1, "an unknown collective"));
+      a.op = static_cast<Ops>(r.below<uint8_t>(static_cast<uint8_t>(kOpCount), "an unknown op"));
+      a.world = r.text();
+      a.mesh_axes = r.value<uint32_t>();
+      a.root = r.value<int32_t>();
+      return a;
+    }
   }
   return {};
 }
@@ -154,7 +173,7 @@ uint32_t graph_format() {
   for (int axis = 0; axis <= static_cast<int>(AxisType::kVector); axis++)
     h.add(std::string_view(name_of(static_cast<AxisType>(axis))));
   for (int opt = 0; opt < kOptOpCount; opt++) h.add(std::string_view(name_of(static_cast<OptOp>(opt))));
-  h.add(static_cast<uint64_t>(ArgKind::kCall));
+  h.add(static_cast<uint64_t>(ArgKind::kCollective));
   h.add(static_cast<uint64_t>(AddrSpace::kAlu));
   return static_cast<uint32_t>(h.lo ^ h.lo >> 32);
 }

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tinygrad/uop/barriers.h"
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/memory_ops.h"
@@ -183,6 +184,10 @@ const Spec& spec_shared() {
            [](U u) { return must(is_effect(u) && all_srcs(u, 0, is_effect), "effects only"); }),
       rule(u = node<Ops::BARRIER>(),
            [](U u) {
+             if (u.nsrc() && u.src(0).is(Ops::INDEX))
+               return must(is_effect(u) && (begins_barriers(u) || expects_boxes(u) || awaits_boxes(u) ||
+                                            awaits_room(u) || releases_room(u)),
+                           "BARRIER(INDEX[, gate or parity], effects...) of a barrier in memory, form");
              return must(is_effect(u) && all_srcs(u, 0, [](UOp s) { return is_effect(s) || s.is(Ops::RANGE); }),
                          "effects, and the loop it stands in");
            }),
@@ -243,6 +248,11 @@ const Spec& spec_tensor() {
                [](U u) {
                  return must(u.nsrc() == 1 && same_type(u) && u.arg_kind() == ArgKind::kString, "COPY(x), device");
                }),
+          rule(u = node<Ops::COLLECTIVE>(),
+               [](U u) {
+                 return must(u.nsrc() == 1 && same_type(u) && u.arg_kind() == ArgKind::kCollective,
+                             "COLLECTIVE(x), operation");
+               }),
           rule(u = node<Ops::STORE>(),
                [](U u) {
                  return must(u.nsrc() == 2 && is_effect(u) && u.src(0).dtype() == u.src(1).dtype() &&
@@ -270,7 +280,7 @@ const Spec& spec_tensor() {
 const Spec& spec_kernel() {
   static const Spec s =
       Spec{
-          rule(u = any_of(groups::kMovement | Ops::COPY | Ops::CONTIGUOUS | Ops::DETACH | Ops::ARANGE |
+          rule(u = any_of(groups::kMovement | Ops::COPY | Ops::COLLECTIVE | Ops::CONTIGUOUS | Ops::DETACH | Ops::ARANGE |
                           Ops::CONTIGUOUS_BACKWARD | Ops::CUSTOM_GRADIENT),
                [](U) { return must(false, "no movement, no tensors"); }),
           rule(u = any_of(groups::kElementwise),
@@ -312,6 +322,9 @@ const Spec& spec_kernel() {
           rule(u = node<Ops::STORE>(), [](U u) { return check_store(u); }),
           rule(u = node<Ops::CUSTOM>(),
                [](U u) {
+                 if (is_box(u))
+                   return must(is_effect(u) && (u.nsrc() == 6 || u.nsrc() == 7) && u.src(0).is(Ops::INDEX),
+                               "CUSTOM(INDEX, barriers, number, parameter, column, row[, gate]), box");
                  return must(is_effect(u) && u.nsrc() == 1 && u.src(0).is(Ops::INDEX) &&
                                  u.arg_kind() == ArgKind::kString && u.arg<std::string>() == "prefetch",
                              "CUSTOM(INDEX), \"prefetch\"");

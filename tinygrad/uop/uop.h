@@ -109,6 +109,7 @@ class UOp {
   UOp bitcast(DType d) const;
   static UOp range(UOp end, RangeArg arg, DType d = dtypes::weakint);
   static UOp range(int64_t end, int32_t id, AxisType type = AxisType::kLoop);
+  /// A variable with bounds, both included. ValueError for an empty range.
   static UOp variable(std::string name, int64_t vmin, int64_t vmax, DType d = dtypes::weakint);
   static UOp stack(std::span<const UOp> src);
   static UOp shape_stack(

@@ -133,6 +133,18 @@ void print_launches(std::ostream& os, const Recording& r) {
   }
 }
 
+void print_lines(std::ostream& os, const Recording& r) {
+  os << "      time  launches  line: methods -> kernels\n";
+  for (const LineSum& l : line_sums(r)) {
+    os << pad_left(time_text(l.nanoseconds), 10) << pad_left(str(l.launches), 10) << "  " << l.place << ':';
+    for (const std::string& m : l.methods) os << ' ' << m;
+    os << " ->";
+    for (const uint64_t k : l.kernels)
+      if (const Span* s = r.span(k)) os << ' ' << title_of(r, *s) << " (#" << k << ')';
+    os << '\n';
+  }
+}
+
 void print_memory(std::ostream& os, const Recording& r) {
   for (const MemoryCurve& c : memory_curves(r)) {
     os << r.name(c.device) << ": most " << bytes_text(c.peak) << " at " << time_text(c.peak_time) << ", "

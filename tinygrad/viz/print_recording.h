@@ -18,6 +18,8 @@ void print_snapshot(std::ostream& os, const Recording& r, const Snapshot& g);
 void print_rules(std::ostream& os, const Recording& r);
 /// Prints kernels by name, the most expensive first: launches, time, share.
 void print_launches(std::ostream& os, const Recording& r);
+/// Prints lines of the program, the most expensive first: time of the kernels made for them, their methods, names.
+void print_lines(std::ostream& os, const Recording& r);
 /// Prints the most memory that each device held, and which spans it was taken in.
 void print_memory(std::ostream& os, const Recording& r);
 

@@ -125,6 +125,56 @@ std::vector<MemoryCurve> memory_curves(const Recording& r) {
   return out;
 }
 
+std::vector<LineSum> line_sums(const Recording& r) {
+  struct Made {
+    std::string_view methods;  // "add at train.py:12, relu at train.py:13"
+    uint64_t span = 0;
+    int64_t launches = 0, nanoseconds = 0;
+  };
+  constexpr std::string_view kKernel = "kernel ", kAt = " at ";
+  std::map<std::string_view, Made> kernels;  // by key
+  for (const Span& s : r.spans) {
+    if (r.name(s.kind) == "kernel") kernels[r.name(s.name)].span = s.number;
+    if (r.name(s.kind) != "schedule") continue;
+    for (const auto& [key, methods] : s.values)
+      if (r.name(key).starts_with(kKernel))
+        kernels[std::string_view(r.name(key)).substr(kKernel.size())].methods = methods;
+  }
+  for (const Event& e : r.events) {
+    const size_t at = e.details.rfind(kKernel);
+    if (at == std::string::npos) continue;
+    const auto k = kernels.find(std::string_view(e.details).substr(at + kKernel.size()));
+    if (k == kernels.end()) continue;
+    k->second.launches++;
+    k->second.nanoseconds = saturated_sum(k->second.nanoseconds, e.end - e.begin);
+  }
+  std::map<std::string, LineSum> lines;
+  for (const auto& [key, made] : kernels)
+    for (std::string_view rest = made.methods; !rest.empty();) {
+      const size_t comma = std::min(rest.find(", "), rest.size());
+      const std::string_view one = rest.substr(0, comma);
+      rest.remove_prefix(std::min(comma + 2, rest.size()));
+      const size_t at = one.rfind(kAt);
+      const std::string method(one.substr(0, at)),
+          place(at == std::string_view::npos ? one : one.substr(at + kAt.size()));
+      LineSum& l = lines[place];
+      l.place = place;
+      if (std::find(l.methods.begin(), l.methods.end(), method) == l.methods.end()) l.methods.push_back(method);
+      if (std::find(l.kernels.begin(), l.kernels.end(), made.span) != l.kernels.end()) continue;
+      l.kernels.push_back(made.span);
+      l.launches = saturated_sum(l.launches, made.launches);
+      l.nanoseconds = saturated_sum(l.nanoseconds, made.nanoseconds);
+    }
+  std::vector<LineSum> out;
+  for (auto& [place, l] : lines) {
+    std::sort(l.methods.begin(), l.methods.end());
+    out.push_back(std::move(l));
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const LineSum& a, const LineSum& b) { return a.nanoseconds > b.nanoseconds; });
+  return out;
+}
+
 Counts counts_of(const Recording& r) {
   Counts c;
   for (const Span& s : r.spans) {

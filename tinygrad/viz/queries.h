@@ -32,7 +32,17 @@ struct MemoryCurve {
 };
 std::vector<MemoryCurve> memory_curves(const Recording& r);
 
-/// A place of the program and the spans that were made for it.
+/// A line of the program, and the kernels that were made for it.
+struct LineSum {
+  std::string place;                      ///< "train.py:12"; the method alone where lines are not known
+  std::vector<std::string> methods;       ///< of Tensor, sorted
+  std::vector<uint64_t> kernels;          ///< their spans
+  int64_t launches = 0, nanoseconds = 0;  ///< of these kernels, which may be other lines' too
+};
+/// Returns the sums, most time first.
+std::vector<LineSum> line_sums(const Recording& r);
+
+/// How many of each there are.
 struct Counts {
   int64_t schedules = 0, kernels = 0, rewrites = 0, launches = 0;
 };

@@ -35,6 +35,17 @@ Json launches_of(const Recording& r) {
   return out;
 }
 
+Json lines_of(const Recording& r) {
+  Json out = Json::array();
+  for (const LineSum& l : line_sums(r))
+    out.push_back({{"place", l.place},
+                   {"methods", l.methods},
+                   {"kernels", l.kernels},
+                   {"launches", l.launches},
+                   {"nanoseconds", l.nanoseconds}});
+  return out;
+}
+
 Json rules_of(const Recording& r) {
   Json out = Json::array();
   for (const RuleTotal& t : r.rules)
@@ -78,6 +89,7 @@ std::string json_overview(const Recording& r) {
                {"launches", c.launches},
                {"spans", std::move(spans)},
                {"kernel_times", launches_of(r)},
+               {"lines", lines_of(r)},
                {"rules", rules_of(r)},
                {"memory", memory_of(r)}});
 }

@@ -181,7 +181,7 @@ TEST(Training, TransformerBlock) {
   for (const Tensor& t : x.layernorm().dot(p[0]).chunk(3, -1))
     qkv.push_back(t.rearrange("b t (h d) -> b h t d", {{"h", 2}}));
   const Tensor attended =
-      qkv[0].scaled_dot_product_attention(qkv[1], qkv[2], {}, 0, /*causal=*/true).rearrange("b h t d -> b t (h d)");
+      qkv[0].scaled_dot_product_attention(qkv[1], qkv[2], {.is_causal = true}).rearrange("b h t d -> b t (h d)");
   const Tensor h = x + attended.dot(p[1]);
   const Tensor y = h + h.layernorm().dot(p[2]).gelu().dot(p[3]);
   y.square().mean().backward();

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "tinygrad/base/contains.h"
+#include "tinygrad/codegen/scratch/lower_stage.h"
 #include "tinygrad/codegen/scratch/stage.h"
 #include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/barriers.h"
@@ -374,11 +375,22 @@ class Expander {
   static bool reads_matrices(UOp reduce) {
     return is_shared_product(reduce.src(0)) && is_matrix_in_memory(reduce.src(0).src(0));
   }
-  /// True for a sum of products of matrices that are copied to memory several steps ahead.
-  static bool is_filled_ahead(UOp reduce) {
-    if (!reads_matrices(reduce)) return false;
+  /// Returns the memory of a sum of products of matrices that are copied there several steps ahead; empty: they are
+  /// not.
+  static UOp filled_ahead(UOp reduce) {
+    if (!reads_matrices(reduce)) return {};
     const UOp memory = reduce.src(0).src(0).src(0).src(0).src(0);
-    return memory.is(Ops::AFTER) && std::any_of(memory.srcs().begin() + 1, memory.srcs().end(), ends_copies);
+    const bool ahead = memory.is(Ops::AFTER) && std::any_of(memory.srcs().begin() + 1, memory.srcs().end(),
+                                                            [](UOp u) { return ends_copies(u) || awaits_boxes(u); });
+    return ahead ? memory : UOp();
+  }
+  /// Returns what groups of a cluster wait for at the end: none is gone while others may copy to its memory. Empty:
+  /// there is no cluster.
+  static UOp end_of_cluster(UOp memory, UOp behind) {
+    for (UOp u : memory.toposort())
+      if (begins_barriers(u) && barrier_number(u, 2) > 1)
+        return UOp::make(Ops::BARRIER, dtypes::void_, {behind}, Arg(str("cluster ", barrier_number(u, 2))));
+    return {};
   }
   /// Expands reduces that run in the same loops: accumulators set before, updated inside, read after.
   void lower_group(const UOps& members) {
@@ -406,12 +418,16 @@ class Expander {
     UOps effects;
     for (const UOps& chain : updates) effects.insert(effects.end(), chain.begin(), chain.end());
     // Instructions that read memory have read it when a later iteration changes that: the next one, or the one behind.
-    const bool in_memory = std::any_of(members.begin(), members.end(), reads_matrices),
-               ahead = std::any_of(members.begin(), members.end(), [&](UOp u) { return is_filled_ahead(u); });
+    const bool in_memory = std::any_of(members.begin(), members.end(), reads_matrices);
+    UOp ahead;
+    for (UOp u : members)
+      if (UOp memory = filled_ahead(u)) ahead = memory;
     if (in_memory) effects = {wait_for_products(effects, ahead ? 1 : 0)};
+    if (ahead) effects = {release_room(ahead, loops[0], effects[0])};
     const UOp done = end_loops(effects.size() == 1 ? effects[0] : UOp::make(Ops::GROUP, dtypes::void_, effects), loops);
     UOps behind{done};
     if (ahead) behind.push_back(wait_for_products({done}, 0));
+    if (UOp end = ahead ? end_of_cluster(ahead, behind.back()) : UOp()) behind.push_back(end);
     for (const Member& m : all) {
       UOps out;
       for (const auto& chains : m.accumulators) {

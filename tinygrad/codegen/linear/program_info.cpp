@@ -5,6 +5,8 @@
 
 #include "tinygrad/base/contains.h"
 #include "tinygrad/target/tensor_core.h"
+#include "tinygrad/target/tensor_map.h"
+#include "tinygrad/uop/barriers.h"
 #include "tinygrad/uop/loop_ranges.h"
 #include "tinygrad/uop/memory_ops.h"
 
@@ -50,9 +52,13 @@ void describe_image(Program& p, UOp access) {
 Estimates estimate(const UOps& linear) {
   Estimates e;
   std::vector<bool> data = computes_data(linear);
-  double threads = 1;  // of the grid
-  for (UOp u : linear)
-    if (u.is(Ops::SPECIAL)) threads *= static_cast<double>(std::max<int128>(0, vmax(u.src(0))));
+  double threads = 1, together = 1;  // of the grid, of a group
+  for (UOp u : linear) {
+    if (!u.is(Ops::SPECIAL)) continue;
+    const auto n = static_cast<double>(std::max<int128>(0, vmax(u.src(0))));
+    threads *= n;
+    if (u.arg<std::string>().starts_with("l")) together *= n;
+  }
   std::vector<double> trips{threads};
   std::vector<int64_t> seen;
   for (UOp u : linear) {
@@ -63,11 +69,11 @@ Estimates estimate(const UOps& linear) {
     else if (u.in(groups::kAlu) && data[u.id()]) e.ops += n * lanes * (u.is(Ops::MULACC) ? 2 : 1);
     else if (u.is(Ops::WMMA) && data[u.id()])
       e.ops += n * operations_of(*find_tensor_core(u.arg<std::string>()), lanes);
-    else if (u.in(Ops::LOAD | Ops::STORE) && global_param(u.src(0))) {
-      UOp value = u.is(Ops::LOAD) ? u : u.src(1);
+    else if (is_box(u) || (u.in(Ops::LOAD | Ops::STORE) && global_param(u.src(0)))) {
+      UOp value = u.is(Ops::LOAD) ? u : u.src(1), p = is_box(u) ? BoxCopy{u}.param() : u.src(0);
       const double elements = is_pixel_access(u) ? 4 : std::max(lanes_of(u.src(0)), lanes_of(value));
-      e.lds += n * elements * u.src(0).dtype().itemsize();
-      UOp p = u.src(0);
+      e.lds += is_box(u) ? n / together * static_cast<double>(TensorMap::from_text(BoxCopy{u}.map()).box_bytes())
+                         : n * elements * u.src(0).dtype().itemsize();
       while (!p.is(Ops::PARAM)) p = p.src(0);
       int64_t slot = p.arg<ParamArg>().slot;
       if (contains(seen, slot)) continue;
@@ -124,6 +130,8 @@ void describe_parameters(Program& p, UOp ast) {
         (u.is(Ops::LOAD) ? p.reads : p.writes)[static_cast<size_t>(g->slot)] = true;
         if (is_pixel_access(u)) describe_image(p, u);
       }
+    } else if (is_box(u)) {
+      p.reads[static_cast<size_t>(BoxCopy{u}.param().arg<ParamArg>().slot)] = true;
     } else if (is_thread(u)) {
       p.thread_extent = u.src(0);
     } else if (u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kLocal) {

@@ -60,17 +60,14 @@ UOp coordinate(const std::vector<Digit>& digits, std::string_view names, const P
   return fragment_coordinate(digits, names, to.letter, to.bit, to.bits);
 }
 
-/// A word of two elements of 16 bits that memory has apart, `step` elements from each other.
-struct Halves {
-  UOp first;  ///< the LOAD of the lower one
-  int64_t step;
-};
 /// Returns the LOAD of an element of 16 bits whose bits `v` holds; empty: it is something else.
 UOp half_of(UOp v) {
   if (!v.is(Ops::CAST)) return {};
   v = v.src(0).is(Ops::BITCAST) ? v.src(0).src(0) : v.src(0);
   return v.is(Ops::LOAD) && v.nsrc() == 1 && v.dtype().itemsize() == 2 && v.src(0).src(0).is(Ops::PARAM) ? v : UOp();
 }
+}  // namespace
+
 std::optional<Halves> halves_of(UOp word) {
   if (!word.is(Ops::OR)) return {};
   for (size_t upper : {1, 0}) {
@@ -85,6 +82,8 @@ std::optional<Halves> halves_of(UOp word) {
   }
   return {};
 }
+
+namespace {
 UOp word_of(UOp low, UOp high) {
   return UOp::alu(Ops::OR, {low.cast(dtypes::uint32),
                             UOp::alu(Ops::SHL, {high.cast(dtypes::uint32), UOp::constant(16, dtypes::uint32)})});

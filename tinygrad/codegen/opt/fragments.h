@@ -1,5 +1,6 @@
 /// \file Operands of matrix instructions that threads share: which thread computes or loads which element.
 #pragma once
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,14 @@ class FinalRanges;
 /// UPCAST ranges of the result. What the instruction sums over leaves the list of its REDUCE. Returns the same graph
 /// where there is no such instruction.
 UOp distribute_fragments(UOp sink, const FinalRanges& ranges, KernelContext& names);
+
+/// A word of two elements of 16 bits that memory has apart, `step` elements from each other.
+struct Halves {
+  UOp first;  ///< the LOAD of the lower one
+  int64_t step;
+};
+/// Returns what a word is made of; empty: of something else.
+std::optional<Halves> halves_of(UOp word);
 
 /// A range whose value is some bits of the number of a thread or of a register.
 struct FragmentDigit {

@@ -28,13 +28,20 @@ int AttentionFragments::bits_of(std::string_view names, char letter) {
 }
 
 bool AttentionFragments::fits(const TensorCore& core) {
-  if (core.threads != 32 || core.pack != 2 || core.a.itemsize() != 2 || core.a != core.b) return false;
-  const FragmentLayout &a = core.layout[0], &c = core.layout[2];
-  if (!c.registers.starts_with("n0") || a.threads.size() != c.threads.size()) return false;
+  if (core.threads < 2 || core.reads_memory() || core.pack != 2 || core.a.itemsize() != 2 || core.a != core.b)
+    return false;
+  const FragmentLayout& c = core.layout[2];
+  if (core.layout[0].threads.size() != c.threads.size()) return false;
   // The threads of a row are neighbours.
   const auto columns = static_cast<size_t>(bits_of(c.threads, 'n'));
   for (size_t bit = 0; bit * 3 < c.threads.size(); bit++)
     if (c.threads[bit * 3] != (bit < columns ? 'n' : 'm')) return false;
+  return true;
+}
+
+bool AttentionFragments::keeps_results(const TensorCore& core) {
+  const FragmentLayout &a = core.layout[0], &c = core.layout[2];
+  if (!fits(core) || core.threads != 32 || !c.registers.starts_with("n0")) return false;
   for (int t = 0; t < core.threads; t++) {
     const FragmentElement factor = fragment_element(a, t, 0), result = fragment_element(c, t, 0);
     if (factor.m != result.m || factor.k * core.pack != result.n) return false;
@@ -42,8 +49,9 @@ bool AttentionFragments::fits(const TensorCore& core) {
   return true;
 }
 
-AttentionFragments::AttentionFragments(const TensorCore& core, UOp row, UOp column, KernelContext& names)
+AttentionFragments::AttentionFragments(const TensorCore& core, UOp row, UOp column, bool loads, KernelContext& names)
     : core_(core),
+      loads_(loads),
       threads_{{column, bits_of(core.layout[2].threads, 'n')}, {row, bits_of(core.layout[2].threads, 'm')}},
       names_(names) {}
 
@@ -70,8 +78,28 @@ AttentionFragments::Operand AttentionFragments::loaded(UOp memory, UOp row, UOp 
   return {UOp::make(Ops::CUSTOMI, dtypes::uint32, {memory.index({at}).load(), number}, Arg(name)), number};
 }
 
+/// Returns an operand of which each thread reads its own elements. `across`: rows of memory are steps of the sum.
+AttentionFragments::Operand AttentionFragments::read(UOp memory, UOp from, int64_t stride, bool second,
+                                                     bool across) const {
+  const FragmentLayout& layout = core_.layout[second ? 1 : 0];
+  const UOp number = registers(second ? 1 : 0);
+  const std::string names = str(layout.threads, layout.registers.empty() ? "" : " ", layout.registers);
+  std::vector<FragmentDigit> digits = threads_;
+  if (!layout.registers.empty())
+    digits.push_back({number, std::countr_zero(static_cast<unsigned>(fragment_registers(layout)))});
+  const UOp row = or_zero(fragment_coordinate(digits, names, second ? 'n' : 'm', 0, kAllBits)),
+            step = fold_mul(or_zero(fragment_coordinate(digits, names, 'k', 0, kAllBits)), core_.pack);
+  const auto element = [&](int64_t i) {
+    const UOp k = fold_add(step, UOp::constant(i));
+    const UOp at = across ? fold_add(fold_mul(k, stride), row) : fold_add(fold_mul(row, stride), k);
+    return memory.index({fold_add(from, at)}).load();
+  };
+  return {word_of(element(0), element(1)), number};
+}
+
 /// Eight threads give the rows of each register.
 AttentionFragments::Operand AttentionFragments::along(UOp memory, UOp from, int64_t stride, bool second) const {
+  if (!loads_) return read(memory, from, stride, second, false);
   const FragmentLayout& layout = core_.layout[second ? 1 : 0];
   const std::string names =
       str(layout.threads.substr(6), layout.registers.empty() ? "" : " ", layout.registers, " -- --");
@@ -80,6 +108,7 @@ AttentionFragments::Operand AttentionFragments::along(UOp memory, UOp from, int6
   return loaded(memory, row, fold_mul(word, core_.pack), from, stride, second ? 1 : 0, "");
 }
 AttentionFragments::Operand AttentionFragments::across(UOp memory, UOp from, int64_t stride) const {
+  if (!loads_) return read(memory, from, stride, true, true);
   const FragmentLayout& layout = core_.layout[1];
   const std::string names = str("e0 k0 k1", layout.registers.empty() ? "" : " ", layout.registers, " -- --");
   const UOp word = or_zero(fragment_coordinate(threads_, names, 'k', 0, kAllBits)),

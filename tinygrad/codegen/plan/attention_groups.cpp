@@ -23,6 +23,7 @@ namespace {
 constexpr int64_t kRun = 4;    // elements that a thread reads side by side
 constexpr int64_t kTurns = 8;  // of a thread that fills a panel: that many loads are in flight together
 constexpr int64_t kSteps = 8;  // of a sum by matrix instructions, that are unrolled
+constexpr int64_t kOwn = 2;    // of them, where threads read operands element by element
 
 class Groups {
  public:
@@ -85,7 +86,7 @@ class Groups {
     lane_ = range(t_.columns, AxisType::kGroupReduce);
     thread_ = fold_add(fold_mul(fold_add(fold_mul(of_row_, t_.slices), slice_), t_.columns), lane_);
     warp_ = warp;
-    if (t_.core) fragments_.emplace(*t_.core, row, lane_, names_);
+    if (t_.core) fragments_.emplace(*t_.core, row, lane_, t_.loads, names_);
   }
   UOps only_ranges(std::initializer_list<UOp> list) const {
     UOps out;
@@ -287,7 +288,7 @@ class Groups {
   UOp product_of_fragments(UOp sum, const Own& key) {
     const bool first = panel_of(sum.src(0).src(0))->operand.along == f_.row;
     const Panel &a = *panel_of(sum.src(0).src(first ? 0 : 1)), &b = *panel_of(sum.src(0).src(first ? 1 : 0));
-    const int64_t steps = a.operand.each / t_.core->k, part = std::gcd(steps, kSteps);
+    const int64_t steps = a.operand.each / t_.core->k, part = std::gcd(steps, t_.loads ? kSteps : kOwn);
     const UOp outer = range(steps / part, AxisType::kReduce), inner = range(part, AxisType::kUnroll);
     const UOp step = fold_mul(fold_add(fold_mul(outer, part), inner), t_.core->k);
     const auto read = [&](const Panel& p, UOp begin, bool second) {
@@ -374,26 +375,52 @@ class Groups {
   /// Returns them by matrix instructions. A probability is the sum of two 16-bit numbers, so hardly anything is lost.
   UOp weighted_by_fragments(UOp p, const Own& key, const Own& column) {
     const TensorCore& core = *t_.core;
-    const UOp powers = names_.registers(dtypes::float32, t_.rows_each * t_.keys_each);
-    const auto index = [&](UOp row, UOp of_key) { return fold_add(fold_mul(row, t_.keys_each), of_key); };
-    const UOp kept =
-        powers.after({powers.index({index(row_.held, key.held)}).store(p).end(with(row_.ranges, key.ranges))});
-    const UOp step = range(t_.block() / core.k, AxisType::kUnroll), rest = names_.range(2, AxisType::kUnroll);
-    const int64_t rows = AttentionFragments::rows_each(core), columns = AttentionFragments::columns_each(core);
-    const auto a = fragments_->of_results([&](const AttentionFragments::Source& s) {
-      const UOp row = fold_add(fold_mul(row_.instruction, rows), s.row);
-      const UOp instruction = fold_add(fold_mul(step, core.k / core.n), s.instruction);
-      const UOp value = at(kept, index(row, fold_add(fold_mul(instruction, columns), s.column)));
-      const UOp high = value.cast(core.a), low = (value + high.cast(dtypes::float32) * ConstValue(-1.0)).cast(core.a);
-      return (rest < 1).where(high, low).bitcast(dtypes::uint16);
-    });
+    // Elements that threads read one by one are those of one step.
+    const int64_t steps = t_.block() / core.k, part = t_.loads ? steps : 1;
+    const UOp outer = range(steps / part, AxisType::kReduce), inner = range(part, AxisType::kUnroll),
+              step = fold_add(fold_mul(outer, part), inner), rest = names_.range(2, AxisType::kUnroll);
+    const auto a = t_.loads ? kept_powers(p, key, step, rest) : stored_powers(p, key, step, rest);
     const Panel& w = *panel_of(f_.weight);
     const UOp from =
         fold_add(fold_mul(fold_mul(step, core.k), w.operand.stride()), fold_mul(column.instruction, core.n));
     const auto b = fragments_->across(w.memory.after({w.filled}), from, w.operand.stride());
-    UOps over = only_ranges({step});
+    UOps over = only_ranges({outer, inner});
     over.push_back(rest);
     return fragments_->product(a, b, row_.in_register, column.in_register).reduce(Ops::ADD, over);
+  }
+  /// Returns the bits of both parts of a probability.
+  std::pair<UOp, UOp> parts_of(UOp p) const {
+    const UOp high = p.cast(t_.core->a), low = (p + high.cast(dtypes::float32) * ConstValue(-1.0)).cast(t_.core->a);
+    return {high.bitcast(dtypes::uint16), low.bitcast(dtypes::uint16)};
+  }
+  /// Returns probabilities as a first factor, where this thread holds them.
+  AttentionFragments::Operand kept_powers(UOp p, const Own& key, UOp step, UOp rest) {
+    const TensorCore& core = *t_.core;
+    const UOp powers = names_.registers(dtypes::float32, t_.rows_each * t_.keys_each);
+    const auto index = [&](UOp row, UOp of_key) { return fold_add(fold_mul(row, t_.keys_each), of_key); };
+    const UOp kept =
+        powers.after({powers.index({index(row_.held, key.held)}).store(p).end(with(row_.ranges, key.ranges))});
+    const int64_t rows = AttentionFragments::rows_each(core), columns = AttentionFragments::columns_each(core);
+    return fragments_->of_results([&](const AttentionFragments::Source& s) {
+      const UOp row = fold_add(fold_mul(row_.instruction, rows), s.row);
+      const UOp instruction = fold_add(fold_mul(step, core.k / core.n), s.instruction);
+      const auto [high, low] = parts_of(at(kept, index(row, fold_add(fold_mul(instruction, columns), s.column))));
+      return (rest < 1).where(high, low);
+    });
+  }
+  /// Returns them from the memory of the group, through which they pass.
+  AttentionFragments::Operand stored_powers(UOp p, const Own& key, UOp step, UOp rest) {
+    const int64_t stride = probability_stride(t_), part = t_.tile() * stride;
+    const UOp memory = names_.scratch(dtypes::uint16, 2 * part), empty = emptied(memory),
+              place = fold_add(fold_mul(row_.at, stride), key.at);
+    const auto [high, low] = parts_of(p);
+    const UOps ranges = with(row_.ranges, key.ranges);
+    const UOp ready = UOp::make(Ops::BARRIER, dtypes::void_,
+                                UOps{empty.index({place}).store(high).end(ranges),
+                                     empty.index({fold_add(place, UOp::constant(part))}).store(low).end(ranges)});
+    const UOp from = fold_add(fold_mul(rows_of_instruction(row_.instruction), stride),
+                              fold_add(fold_mul(step, t_.core->k), fold_mul(rest, part)));
+    return fragments_->along(memory.after({ready}), from, stride, false);
   }
   UOp weight_at(UOp place, UOp column) const {
     if (const Panel* p = panel_of(f_.weight)) return p->read(place, p->operand.dims.empty() ? UOps{} : UOps{column});

@@ -23,6 +23,8 @@ constexpr int64_t kMostRows = 8;        // of a thread
 constexpr int64_t kMostKeys = 4;        // of a block, that a thread has
 constexpr int64_t kMostHeld = 96;       // scores and sums of a thread, that registers hold
 constexpr int64_t kMostProducts = 128;  // the same with matrix instructions, which have fewer other values
+constexpr int64_t kMostRead = 8;        // words of an operand for all keys, that threads read one by one
+constexpr int64_t kInFlight = 3;        // matrix instructions whose operands are being read
 constexpr int64_t kSharedRows = 4;      // of a tile, from which on what they share is worth a place in memory
 constexpr int64_t kWarps = 4;           // of a group, with matrix instructions
 
@@ -72,7 +74,7 @@ bool multiplies(const TensorCore& core, const AttentionForm& f) {
 }
 const TensorCore* core_for(const AttentionForm& f, const Renderer& renderer, const CodegenOptions& o) {
   const Target& target = renderer.target();
-  if (o.tensor_cores < 2 || o.no_locals || !target.has("matrix_loads")) return nullptr;
+  if (o.tensor_cores < 2 || o.no_locals) return nullptr;
   for (const TensorCore* core : renderer.tensor_cores()) {
     const auto number = static_cast<int>(core - tensor_core_table().data());
     if ((o.tensor_core < 0 || o.tensor_core == number) && core->threads <= target.group_threads && multiplies(*core, f))
@@ -104,12 +106,16 @@ GroupTile threads_of(const Counts& s, const Target& target) {
   t.slices = threads / (t.rows * t.columns);
   return t;
 }
-GroupTile threads_of(const TensorCore& core, const Counts& s, const Target& target) {
+/// Returns the warps of a group with matrix instructions, at most.
+int64_t most_warps(const TensorCore& core, const Counts& s, const Target& target) {
   const auto tiles = static_cast<uint64_t>(ceil_div(s.rows, core.m));
-  const int64_t warps = std::min(
+  return std::min(
       {kWarps, static_cast<int64_t>(std::bit_ceil(tiles)), static_cast<int64_t>(target.group_threads / core.threads)});
+}
+GroupTile threads_of(const TensorCore& core, int64_t warps, const Target& target) {
   GroupTile t;
   t.core = &core;
+  t.loads = target.has("matrix_loads") && AttentionFragments::keeps_results(core);
   t.rows = warps * AttentionFragments::row_threads(core);
   t.columns = AttentionFragments::column_threads(core);
   return t;
@@ -147,8 +153,9 @@ std::vector<AttentionOperand> attention_operands(const AttentionForm& f, const T
   return out;
 }
 
+/// With matrix instructions they are two 16-bit numbers each.
 int64_t probability_bytes(const AttentionForm& f, const GroupTile& t) {
-  return f.column && !t.core ? t.tile() * probability_stride(t) * dtypes::float32.itemsize() : 0;
+  return f.column && !t.loads ? t.tile() * probability_stride(t) * dtypes::float32.itemsize() : 0;
 }
 int64_t panel_bytes(const AttentionOperand& o, const AttentionForm& f, const GroupTile& t) {
   const bool of_keys = o.along == f.over;
@@ -170,8 +177,14 @@ GroupTile choose_group_tile(const AttentionForm& f, UOp sink, const Renderer& re
       const int64_t scores = static_cast<int64_t>(std::max<size_t>(f.sums.size(), 1)) * g.keys_each;
       int64_t queries = 0;
       for (const AttentionOperand& o : operands)
-        if (g.core && o.along == f.row) queries += o.each / (g.core->pack * g.columns);
-      return g.rows_each * (scores + s.columns / g.columns + queries);
+        if (g.loads && o.along == f.row) queries += o.each / (g.core->pack * g.columns);
+      // Elements that threads read one by one are in flight for some instructions.
+      int64_t read = 0;
+      if (g.core && !g.loads)
+        read =
+            kInFlight * (g.rows_each / AttentionFragments::rows_each(*g.core) * fragment_registers(g.core->layout[0]) +
+                         fragment_registers(g.core->layout[1]));
+      return g.rows_each * (scores + s.columns / g.columns + queries) + read;
     };
     const auto bytes = [&](const GroupTile& g) {
       int64_t n = probability_bytes(f, g);
@@ -197,11 +210,15 @@ GroupTile choose_group_tile(const AttentionForm& f, UOp sink, const Renderer& re
     return best;
   };
   if (const TensorCore* core = core_for(f, renderer, options)) {
-    const int64_t rows = AttentionFragments::rows_each(*core), steps = core->k / core->n,
+    const int64_t rows = AttentionFragments::rows_each(*core), steps = std::max(core->k / core->n, 1),
                   keys = AttentionFragments::columns_each(*core) * steps;
-    // Otherwise its operands do not fit.
-    if (const GroupTile t = search(threads_of(*core, s, target), rows, keys, 2 * rows, 4 * keys, kMostProducts); t.core)
-      return t;
+    // With fewer warps its operands may fit; otherwise it is not used.
+    for (int64_t warps = most_warps(*core, s, target); warps > 0; warps /= 2) {
+      const GroupTile own = threads_of(*core, warps, target);
+      const int64_t more =
+          own.loads ? kMostKeys : std::clamp<int64_t>(kMostRead / fragment_registers(core->layout[1]), 1, kMostKeys);
+      if (const GroupTile t = search(own, rows, keys, 2 * rows, more * keys, kMostProducts); t.core) return t;
+    }
   }
   return search(options.no_locals ? GroupTile{} : threads_of(s, target), 1, 1, kMostRows, kMostKeys, kMostHeld);
 }

@@ -14,6 +14,7 @@ struct GroupTile {
   int64_t rows = 1, slices = 1, columns = 1;  ///< threads along rows, along slices of a block, and within each
   int64_t rows_each = 1, keys_each = 1;       ///< of a thread
   const TensorCore* core = nullptr;           ///< the matrix instruction, where one is used
+  bool loads = false;                         ///< its operands come by matrix loads, probabilities stay where they are
   int64_t threads() const { return rows * slices * columns; }
   int64_t tile() const { return rows * rows_each; }               ///< rows of a group
   int64_t block() const { return slices * columns * keys_each; }  ///< keys of a block
@@ -40,8 +41,8 @@ bool is_score_product(UOp u);
 /// the weights. `core`: the instruction that they are for; null: none.
 std::vector<AttentionOperand> attention_operands(const AttentionForm& f, const TensorCore* core);
 
-/// Returns the elements of scratch memory from one row of probabilities to the next.
-inline int64_t probability_stride(const GroupTile& t) { return t.block() + 4; }
+/// Returns the elements of scratch memory from one row of probabilities to the next: 16 bytes more than a row has.
+inline int64_t probability_stride(const GroupTile& t) { return t.block() + (t.core ? 8 : 4); }
 /// Returns the bytes of probabilities that pass through the memory of a group.
 int64_t probability_bytes(const AttentionForm& f, const GroupTile& t);
 /// Returns the bytes of an operand of a tile or a block; 0: it is not worth a place in the memory of a group.

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <optional>
 
+#include "tinygrad/codegen/opt/fragments.h"
 #include "tinygrad/codegen/opt/tensor_core_product.h"
+#include "tinygrad/codegen/scratch/boxes.h"
 #include "tinygrad/codegen/scratch/lower_stage.h"
 #include "tinygrad/codegen/scratch/stage.h"
 #include "tinygrad/target/shared_matrix.h"
@@ -21,6 +23,7 @@ constexpr int64_t kWordBytes = 4;      // of a register of a factor
 constexpr int64_t kOfSystem = 1024;    // bytes of a unit's shared memory that no group has
 constexpr double kTurn = 60;           // instructions of a warp for an iteration: addresses, loop, barriers
 constexpr double kWait = 60;           // clocks that a group waits in an iteration, for barriers and memory
+constexpr double kMeet = 300;          // until a group of a cluster knows what another one has read
 constexpr double kInTurn = 0.1;        // part of what is not the longest that does not overlap with it
 constexpr double kLaunch = 3000;       // clocks until the first group runs
 
@@ -73,19 +76,23 @@ MatrixCost matrix_cost(const TensorCore& core, const MatrixTile& tile, const Mat
   if (c.groups_at_once < 1) return c;
   const int64_t side[2] = {parts(shape.rows, tile.warps[0] * tile.tiles[0]),
                            parts(shape.columns, tile.warps[1] * tile.tiles[1])};
-  const auto groups = static_cast<double>(side[0] * side[1] * shape.products);
+  const int64_t together = tile.cluster[0] * tile.cluster[1];
+  const auto clusters = static_cast<double>(side[0] * side[1] * shape.products / together);
   const auto turns = static_cast<double>(parts(shape.words, words));
   // A unit computes its groups; a last wave that fills a part of the units takes as long as a full one.
-  const double own = std::ceil(groups / gpu.units);
+  const double own = std::ceil(clusters / static_cast<double>(gpu.units / together));
   const Operands operands = operands_of(core, tile);
   const double products = turns * static_cast<double>(teams * tiles * tile.steps);
   const double steps = turns * static_cast<double>(warps * tile.steps);
   const double panel = turns * static_cast<double>((rows + columns) * words * kWordBytes);
+  // Of what groups have in common, each brings a part to all of them.
+  const double brought =
+      turns * static_cast<double>((rows / tile.cluster[1] + columns / tile.cluster[0]) * words * kWordBytes);
   c.matrix = own * products * gpu.clocks(core);
   c.shared = own * (turns * static_cast<double>(teams * tile.steps) * operands.bytes + panel) / gpu.shared;
-  c.l2 = own * panel / gpu.l2;
+  c.l2 = own * brought / gpu.l2;
   c.issue = own *
-            (steps * (static_cast<double>(tiles) + operands.loads) + panel / (8 * gpu.warp) +
+            (steps * (static_cast<double>(tiles) + operands.loads) + (tile.boxes ? 0 : panel / (8 * gpu.warp)) +
              turns * static_cast<double>(warps) * kTurn) /
             gpu.schedulers;
   c.memory = memory_bytes / gpu.memory * gpu.clock;
@@ -95,7 +102,8 @@ MatrixCost matrix_cost(const TensorCore& core, const MatrixTile& tile, const Mat
                         gpu.schedulers);
   const double longest = std::max({c.matrix, c.shared, c.l2, c.issue});
   // Other groups of the unit run while one waits, or products of the step before.
-  c.wait = ahead ? 0 : own * turns * kWait / static_cast<double>(c.groups_at_once);
+  const double before = ahead ? products / turns * gpu.clocks(core) : 0;
+  c.wait = own * turns * std::max(0.0, (together > 1 ? kMeet : kWait) - before) / static_cast<double>(c.groups_at_once);
   c.clocks = (longest + kInTurn * (c.matrix + c.shared + c.l2 + c.issue - longest) + c.wait) / hidden;
   c.clocks = std::max(c.clocks, c.memory) + kLaunch;
   const double all = static_cast<double>(shape.rows * shape.columns * shape.products) *
@@ -128,8 +136,10 @@ class MatrixPlanner {
         bytes += static_cast<double>(vmax(u.src(0).src(0))) * u.dtype().itemsize();
     return bytes;
   }
+  /// Returns the lowest prediction.
   std::optional<std::pair<MatrixTile, double>> best() const {
     std::optional<std::pair<MatrixTile, double>> best;
+    const bool boxes = reads_boxes();
     const Target& target = k_.renderer().target();
     const GpuFigures& gpu = gpu_figures(target);
     const MatrixShape s = shape();
@@ -140,9 +150,11 @@ class MatrixPlanner {
           size(f_.words) % t.steps || threads > target.group_threads)
         return;
       if (f_.core->reads_memory() && size(f_.words) == t.steps) return;  // no loop that would stage operands
-      const MatrixCost c = matrix_cost(*f_.core, t, s, gpu, bytes);
-      if (!c.groups_at_once || c.shared_bytes > target.shared_bytes) return;
-      if (!best || c.clocks < best->second) best = {t, c.clocks};
+      for (MatrixTile& form : forms_of(t, boxes)) {
+        const MatrixCost c = matrix_cost(*f_.core, form, s, gpu, bytes);
+        if (!c.groups_at_once || c.shared_bytes > target.shared_bytes) continue;
+        if (!best || c.clocks < best->second) best = {form, c.clocks};
+      }
     });
     return best;
   }
@@ -153,6 +165,8 @@ class MatrixPlanner {
       if (t.warps[i] > 1) k_.apply({OptOp::kLocal, axes[i], t.warps[i]});
     }
     if (t.steps > 1) k_.apply({OptOp::kUnroll, f_.words, t.steps});
+    for (size_t i = 0; i < 2; i++)
+      if (t.cluster[i] > 1) split_cluster(axes[i], t.cluster[i]);
     if (k_.axes()[static_cast<size_t>(f_.words)].type != AxisType::kReduce) return;  // one step holds all words
     move_words_inside();
     for (int64_t operand = 0; operand < static_cast<int64_t>(stageable(k_.sink()).size()); operand++) try {
@@ -162,6 +176,50 @@ class MatrixPlanner {
 
  private:
   int64_t size(int a) const { return k_.axes()[static_cast<size_t>(a)].size; }
+  bool is_padded(int a) const { return k_.origin_of(a).padded; }
+
+  /// True where both operands lie in memory so that a copy engine brings them, in a loop that fills panels some steps
+  /// ahead: what lower_stages finds when ranges are final.
+  bool reads_boxes() const {
+    if (!f_.core->reads_memory() || !copies_boxes(k_.renderer().target()) || is_padded(f_.words)) return false;
+    for (int a = 0; a < static_cast<int>(k_.axes().size()); a++)
+      if (a != f_.words && k_.axes()[static_cast<size_t>(a)].type == AxisType::kReduce && size(a) != 1) return false;
+    const UOps operands = stageable(k_.sink());
+    return operands.size() == 2 && std::all_of(operands.begin(), operands.end(), [&](UOp v) {
+             const int side = depends_on(v, k_.range(f_.rows)) ? f_.rows : f_.columns;
+             if (const auto halves = halves_of(v))
+               return !is_padded(side) && rows_of_param(halves->first, halves->step).has_value();
+             return v.is(Ops::LOAD) &&
+                    rows_of_param(v, AffineIndex(v.src(0).src(1)).coefficient(k_.range(side))).has_value();
+           });
+  }
+  /// Returns the ways in which a tile's operands can come.
+  std::vector<MatrixTile> forms_of(const MatrixTile& t, bool boxes) const {
+    std::vector<MatrixTile> out{t};
+    if (!boxes || size(f_.words) / t.steps < panel_steps_ahead()) return out;
+    out[0].boxes = true;
+    const int axes[2] = {f_.rows, f_.columns};
+    for (size_t i = 0; i < 2; i++) {
+      if (size(axes[i]) / (t.warps[i] * t.tiles[i]) % kClusterGroups) continue;
+      out.push_back(out[0]);
+      out.back().cluster[i] = kClusterGroups;
+    }
+    return out;
+  }
+  /// Makes the inner n groups along an axis neighbours in the grid.
+  void split_cluster(int axis, int64_t n) {
+    const auto inner = static_cast<int>(k_.axes().size());
+    if (n == size(axis)) return make_innermost(axis);
+    k_.apply({OptOp::kSplit, axis, n});
+    make_innermost(inner);
+  }
+  void make_innermost(int axis) {
+    int last = axis;
+    for (int a : k_.order())
+      if (k_.axes()[static_cast<size_t>(a)].type == AxisType::kLoop && !k_.axes()[static_cast<size_t>(a)].reduce)
+        last = a;
+    if (last != axis) k_.apply({OptOp::kSwap, axis, last});
+  }
   /// Makes the loop over words the innermost one, so that panels hold no more than its step.
   void move_words_inside() {
     int last = f_.words;

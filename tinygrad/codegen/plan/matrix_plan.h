@@ -10,6 +10,8 @@ namespace tg {
 /// instruction along each, and the group's memory holds `steps` instructions of the sum, two or four times.
 struct MatrixTile {
   int64_t warps[2] = {1, 1}, tiles[2] = {1, 1}, steps = 1;
+  bool boxes = false;           ///< operands are copied in boxes, by a copy engine
+  int64_t cluster[2] = {1, 1};  ///< groups along rows and columns that copy together what they have in common
 };
 
 /// A product as the model sees it: rows, columns and registers of the sum in instructions, and how many products there

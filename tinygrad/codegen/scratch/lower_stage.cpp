@@ -6,15 +6,18 @@
 #include <unordered_map>
 
 #include "tinygrad/base/contains.h"
+#include "tinygrad/codegen/scratch/boxes.h"
 #include "tinygrad/codegen/scratch/panel.h"
 #include "tinygrad/codegen/scratch/stage.h"
 #include "tinygrad/codegen/scratch/window.h"
+#include "tinygrad/target/gpu_figures.h"
 #include "tinygrad/target/shared_matrix.h"
 #include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/barriers.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/fold.h"
 #include "tinygrad/uop/loop_ranges.h"
+#include "tinygrad/uop/memory_ops.h"
 #include "tinygrad/uop/rewrite.h"
 
 namespace tg {
@@ -151,12 +154,14 @@ struct Lowering {
   std::unordered_map<UOp, std::pair<UOp, UOp>> filled{};  ///< by STAGE: their memory, and where a step begins
   bool doubled = false;  ///< they have room for two steps of the sum: one is filled while the other is read
   bool ahead = false;    ///< instructions read them, and they have room for kSteps
+  UOp beside{};          ///< the innermost range of the grid: groups that differ in it alone are neighbours
 
   Lowering(UOp sink, KernelContext& n, const Target& t) : names(n), target(t) {
     for (UOp u : sink.toposort()) {
       if (is_shared_product(u)) add_operands(u);
       if (!u.is(Ops::RANGE)) continue;
       const AxisType type = axis_type(u);
+      if (type == AxisType::kGlobal && (!beside || nests_before(beside, u))) beside = u;
       if (type == AxisType::kVector && !lane) lane = u;
       if (type == AxisType::kLocal || type == AxisType::kGroupReduce) threads.push_back(u);
     }
@@ -377,34 +382,98 @@ UOp after(UOp memory, const UOps& effects) {
   return effects.empty() ? memory : UOp::make(Ops::AFTER, memory.dtype(), src);
 }
 
-/// Fills all panels of matrices, each with kSteps steps of the sum. The copies of a step are a group. Two groups are
-/// under way while the instructions of one step run and those of the next are started: what an iteration fills was read
-/// two iterations before.
-void fill_ahead(UOp loop, Lowering& c) {
-  constexpr int64_t kAhead = kSteps - 2;
-  struct Panel {
-    UOp stage, memory;
-    FragmentPanel form;
-  };
-  std::vector<Panel> panels;
+constexpr int64_t kAhead = kSteps - 2;  // steps of the sum that are filled before the first one is read
+
+/// A panel of matrices with room for kSteps steps of the sum.
+struct PanelAhead {
+  UOp stage, memory;
+  FragmentPanel form;
+  std::optional<BoxedPanel> boxes{};  ///< empty: threads fill it
+  UOp begin_of(UOp step) const { return fold_mul(rest(step, kSteps), form.size()); }
+};
+std::vector<PanelAhead> panels_ahead(Lowering& c) {
+  std::vector<PanelAhead> panels;
   for (UOp stage : c.matrices) {
     const FragmentPanel form = c.panel_of(stage);
     panels.push_back({stage, c.names.scratch(stage.dtype(), kSteps * form.size()), form});
   }
-  auto step_of = [](UOp i, const FragmentPanel& p) { return fold_mul(rest(i, kSteps), p.size()); };
+  return panels;
+}
+
+/// Finds the boxes that fill all panels; false: some can't be filled so. Groups that are neighbours in the grid are a
+/// cluster where they have a panel in common: each copies a part of it to all of them. `cluster` gets their number.
+bool find_boxes(std::vector<PanelAhead>& panels, const Lowering& c, int64_t* cluster) {
+  if (!copies_boxes(c.target)) return false;
+  const int64_t beside = c.beside ? constant_size(c.beside) : 1;
+  const bool few = beside == kClusterGroups;
+  *cluster = 1;
+  for (PanelAhead& p : panels) {
+    const UOp value = without_ends(p.stage.src(0));
+    if (!p.form.loops.empty()) return false;
+    if (few && !depends_on(value, c.beside)) p.boxes = BoxedPanel::of(value, p.form.rows, p.form.columns, c.beside);
+    if (p.boxes) *cluster = beside;
+    else p.boxes = BoxedPanel::of(value, p.form.rows, p.form.columns, {});
+    if (!p.boxes) return false;
+  }
+  return true;
+}
+
+/// Fills all panels of matrices by a copy engine, which one thread tells what to copy. Each step has two barriers in
+/// memory: one is told when it has come, for which all threads wait, at the other one warps arrive when they have
+/// multiplied it (release_room()), for which the thread waits before it is filled again.
+void fill_by_boxes(const std::vector<PanelAhead>& panels, UOp loop, int64_t cluster, Lowering& c) {
+  int64_t bytes = 0, warps = 1;
+  for (const PanelAhead& p : panels) bytes += p.form.size() * p.stage.dtype().itemsize();
+  for (UOp t : c.threads) warps *= constant_size(t);
+  warps /= gpu_figures(c.target).warp;
+  auto barrier = [](const UOps& src, const std::string& form) {
+    return UOp::make(Ops::BARRIER, dtypes::void_, src, Arg(form));
+  };
+  const UOp come = c.names.scratch(dtypes::uint64, kSteps), room = c.names.scratch(dtypes::uint64, kSteps),
+            zero = UOp::constant(int64_t{0}), two = UOp::constant(int64_t{2});
+  const UOp begun = barrier({come.index({zero})}, str("begin ", kSteps, " ", cluster, " 1")),
+            empty = barrier({after(room, {begun}).index({zero})},
+                            str("begin ", kSteps, " ", cluster, " ", warps * cluster));
+  auto phase = [&](UOp step, int64_t more) {
+    return UOp::alu(Ops::FLOORMOD, {fold_add(quotient(step, kSteps), UOp::constant(more)), two});
+  };
+  auto fill = [&](UOp step, UOps behind, UOp gate) {
+    const UOp number = rest(step, kSteps);
+    if (gate) behind = {barrier({after(room, behind).index({number}), phase(step, 1), gate}, "room")};
+    const UOp told = after(come, behind);
+    UOps src{told.index({number})};
+    if (gate) src.push_back(gate);
+    for (const PanelAhead& p : panels)
+      p.boxes->copy({after(p.memory, behind), p.begin_of(step), told, number, gate, {{loop, step}}}, &src);
+    return barrier(src, str("expect ", bytes));
+  };
+  UOps behind{empty};
+  for (int64_t i = 0; i < kAhead; i++) behind = {fill(UOp::constant(i), behind, {})};
+  const UOp filled = fill(loop + ConstValue(kAhead), behind, loop < constant_size(loop) - kAhead),
+            here = barrier({after(come, {filled}).index({rest(loop, kSteps)}), phase(loop, 0)}, "await");
+  for (const PanelAhead& p : panels) c.filled.emplace(p.stage, std::pair(p.memory.after({here}), p.begin_of(loop)));
+}
+
+/// Fills all panels of matrices, each with kSteps steps of the sum. The copies of a step are a group. Two groups are
+/// under way while the instructions of one step run and those of the next are started: what an iteration fills was read
+/// two iterations before.
+void fill_ahead(UOp loop, Lowering& c) {
+  std::vector<PanelAhead> panels = panels_ahead(c);
+  int64_t cluster = 1;
+  if (find_boxes(panels, c, &cluster)) return fill_by_boxes(panels, loop, cluster, c);
   auto fill = [&](UOp at, const UOps& behind, UOp gate) {
     UOps filled;
-    for (const Panel& p : panels)
+    for (const PanelAhead& p : panels)
       filled.push_back(fill_fragments(
           p.stage.src(0), p.form,
-          {.memory = after(p.memory, behind), .offset = step_of(at, p.form), .loop = loop, .at = at, .gate = gate}, c));
+          {.memory = after(p.memory, behind), .offset = p.begin_of(at), .loop = loop, .at = at, .gate = gate}, c));
     return end_copies(filled);
   };
   UOps behind;
   for (int64_t i = 0; i < kAhead; i++) behind = {fill(UOp::constant(i), behind, {})};
   behind.push_back(wait_for_copies(loop, kAhead - 1));
   const UOp filled = fill(loop + ConstValue(kAhead), behind, loop < constant_size(loop) - kAhead);
-  for (const Panel& p : panels) c.filled.emplace(p.stage, std::pair(p.memory.after({filled}), step_of(loop, p.form)));
+  for (const PanelAhead& p : panels) c.filled.emplace(p.stage, std::pair(p.memory.after({filled}), p.begin_of(loop)));
 }
 
 /// Lowers a read of an operand of matrix instructions.
@@ -460,6 +529,20 @@ const PatternMatcher<>& pm_lower_stages() {
   return pm;
 }
 }  // namespace
+
+UOp release_room(UOp memory, UOp loop, UOp behind) {
+  for (UOp u : memory.toposort()) {
+    if (!awaits_room(u)) continue;
+    const UOp barriers = storage_of(u.src(0));
+    int64_t groups = 1;
+    for (UOp b : u.toposort())
+      if (begins_barriers(b)) groups = barrier_number(b, 2);
+    const UOp before = rest(loop + ConstValue(kSteps - 1), kSteps), any = UOp::constant(int64_t{0}) < loop;
+    return UOp::make(Ops::BARRIER, dtypes::void_, {barriers.index({before}), any, behind},
+                     Arg(str("release ", groups)));
+  }
+  return behind;
+}
 
 int64_t panel_row_elements(int64_t words, int itemsize) { return words + 16 / itemsize; }
 

@@ -20,6 +20,9 @@ bool is_copied_across(UOp load, const UOps& over, const Target& target);
 /// The same for a panel of whole matrices (target/shared_matrix.h): `over` in the order it has them, those of the sum
 /// first.
 bool is_copied_in_rows(UOp load, const UOps& over, const Target& target);
+/// Returns the effect that the threads of a group have multiplied the step of the sum before this one of `loop`, known
+/// behind `behind`: where boxes come to `memory`, its place can be filled again. Elsewhere it is `behind`.
+UOp release_room(UOp memory, UOp loop, UOp behind);
 /// Gives panels that are filled in the same loop one barrier behind all of them.
 UOp join_barriers(UOp sink);
 

@@ -289,7 +289,8 @@ template <class Count> void CStyleWriter::count_access(UOp u, const Count& count
     count(a.index, a.affine);
     if (a.column) count(a.column, false);
   }
-  for (size_t i = 1; i < u.nsrc(); i++) count(u.src(i), false);
+  for (size_t i = 1; i < u.nsrc(); i++)
+    if (!u.src(i).dtype().is_void()) count(u.src(i), false);
 }
 
 void CStyleWriter::count_uses() {
@@ -312,7 +313,8 @@ void CStyleWriter::count_uses() {
       }
     }
     loop_of[static_cast<size_t>(view_.position(u))] = now;
-    if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM) || is_matrix_access(u)) count_access(u, count);
+    const bool in_memory = u.is(Ops::BARRIER) && u.nsrc() && u.src(0).is(Ops::INDEX);
+    if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM) || is_matrix_access(u) || in_memory) count_access(u, count);
     else if (u.is(Ops::RANGE)) {
       if (is_lane(u)) continue;
       count(u.src(0), false);
@@ -469,6 +471,7 @@ void CStyleWriter::declare_grid_parameters(const UOps& params, const std::vector
     const std::string name = given_[i].empty() ? str("unused", i) : given_[i];
     parameters_.push_back({filled_in(style_.variable, {{'v', name}}), ""});
   }
+  declare_maps();
   if (!style_.grid_parameter.empty()) parameters_.push_back({std::string(style_.grid_parameter), ""});
 }
 
@@ -480,13 +483,19 @@ std::string CStyleWriter::scratch_alignment() const {
 
 bool CStyleWriter::declare_group_memory() {
   if (style_.host_entry || !style_.static_scratch) return false;
-  int64_t bytes = 0;
-  for (const Inst& in : view_.insts())
-    if (in.u.is(Ops::BUFFER) && in.u.arg<ParamArg>().addrspace == AddrSpace::kLocal)
-      bytes += (storage_size(in.u) * in.u.dtype().itemsize() + 15) / 16 * 16;
-  if (bytes <= style_.static_scratch) return false;
+  const auto memory = group_memory(view_);
+  if (memory.empty()) return false;
+  const auto& [last, begin] = memory.back();
+  if (begin + storage_size(last) * last.dtype().itemsize() <= style_.static_scratch) return false;
   line(str("extern ", style_.scratch, memory_type(dtypes::uint8), " group_memory[]", scratch_alignment(), ";"));
   return true;
+}
+
+int64_t CStyleWriter::place_in_group(UOp buffer) const {
+  for (const auto& [u, at] : group_memory(view_))
+    if (u == buffer) return at;
+  TG_ASSERT(false, "no memory of a group: ", buffer);
+  return 0;
 }
 
 /// Declares registers, and scratch memory on the stack or of the thread.
@@ -523,8 +532,7 @@ void CStyleWriter::declare_buffers() {
     else {
       const bool shared = u.arg<ParamArg>().addrspace == AddrSpace::kLocal;
       if (shared && one_block) {
-        line(str(t, "* ", name, " = (", t, "*)(group_memory + ", offset, ");"));
-        offset += (n * u.dtype().itemsize() + 15) / 16 * 16;
+        line(str(t, "* ", name, " = (", t, "*)(group_memory + ", place_in_group(u), ");"));
         continue;
       }
       line(str(shared ? style_.scratch : "", t, " ", name, "[", n, "]",
@@ -551,11 +559,20 @@ void CStyleWriter::open_loop(UOp r) {
   if (whole_thread) return line("const " + t + " " + name + " = " + std::string(style_.thread_index) + ";");
   threaded_ |= thread;
   if (!style_.loop.empty()) line(std::string(style_.loop));
-  if (const int64_t n = unrolled(r); n > 1)
+  if (const int64_t n = unrolled_iterations(view_, r, style_.unrolled); n > 1)
     line(wide_.empty() ? str("#pragma unroll ", n) : str("#pragma unroll (aligned ? ", n, " : 1)"));
   if (thread) line("for (" + t + " " + name + " = begin; " + name + " < end; " + name + "++) {");
   else line("for (" + t + " " + name + " = 0; " + name + " < " + wrap(end, kShift) + "; " + name + "++) {");
   depth_++;
+}
+
+/// True for an index of threads that all threads of a warp have in common, where instructions want what they are given
+/// in registers of the warp: a compiler sees it when one thread gives it to all.
+bool CStyleWriter::is_same_in_warp(size_t axis) const {
+  constexpr int64_t kWarp = 32;
+  int64_t below = 1;
+  for (size_t i = 0; i < axis; i++) below *= p_.local_size[i] ? static_cast<int64_t>(p_.local_size[i].const_int()) : 1;
+  return reads_matrices_ && below % kWarp == 0;
 }
 
 void CStyleWriter::grid_index(UOp u) {
@@ -563,8 +580,9 @@ void CStyleWriter::grid_index(UOp u) {
   const size_t axis = arg.empty() ? 3 : static_cast<size_t>(arg.back() - '0');
   TG_ASSERT(axis < 3 && !style_.group_index[axis].empty(), "an index of a grid in a language without one: ", u);
   const std::string name = unique(arg);
-  line(scalar(u.dtype()) + " " + name + " = " +
-       std::string((arg[0] == 'g' ? style_.group_index : style_.local_index)[axis]) + ";");
+  std::string index((arg[0] == 'g' ? style_.group_index : style_.local_index)[axis]);
+  if (arg[0] == 'l' && is_same_in_warp(axis)) index = "__shfl_sync(0xffffffffu, " + index + ", 0)";
+  line(scalar(u.dtype()) + " " + name + " = " + index + ";");
   values_[static_cast<size_t>(view_.position(u))].expr = {name, kPostfix, true, {}};
 }
 
@@ -599,6 +617,8 @@ void CStyleWriter::barrier(UOp u) {
     if (copies_later_) line(std::string(style_.copy_end));
     return;
   }
+  if (u.nsrc() && u.src(0).is(Ops::INDEX)) return memory_barrier(u);
+  if (is_cluster_barrier(u)) return line(cluster_barrier());
   const int64_t n = copies_under_way(u);
   if (copies_later_ && n < 0) line(std::string(style_.copy_wait));
   if (copies_later_ && n >= 0) line(filled_in(style_.copy_wait_but, {{'n', std::to_string(n)}}));
@@ -632,7 +652,7 @@ void CStyleWriter::instruction(const Inst& in) {
     case Ops::END: return close_loops(u);
     case Ops::LOAD: return load(u);
     case Ops::STORE: return store(u);
-    case Ops::CUSTOM: return prefetch(u);
+    case Ops::CUSTOM: return is_box(u) ? copy_box(u) : prefetch(u);
     case Ops::REDUCE: return reduce(in);
     case Ops::CUSTOMI:
       return is_matrix_load(u) ? matrix_load(u) : is_matrix_descriptor(u) ? matrix_descriptor(u) : shuffle(u);
@@ -651,10 +671,12 @@ std::string CStyleWriter::kernel_head() const {
     n[i] = size ? static_cast<int64_t>(size.const_int()) : 1;
     all *= n[i];
   }
+  const int64_t groups = cluster_groups();
   return filled_in(style_.function, {{'x', std::to_string(n[0])},
                                      {'y', std::to_string(n[1])},
                                      {'z', std::to_string(n[2])},
-                                     {'n', std::to_string(all)}});
+                                     {'n', std::to_string(all)}}) +
+         (groups > 1 ? str("__cluster_dims__(", groups, ", 1, 1) ") : "");
 }
 
 /// Returns the types that the text names.
@@ -674,6 +696,7 @@ std::string CStyleWriter::write() {
   declare_parameters();
   declare_buffers();
   declare_matrices();
+  declare_first_warp();
   kernel_at_ = body_.size();
   for (const Inst& in : view_.insts()) instruction(in);
   TG_ASSERT(loops_.empty(), "a loop without END: ", loops_.back().range);

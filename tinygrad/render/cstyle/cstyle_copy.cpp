@@ -7,22 +7,23 @@
 #include "tinygrad/base/contains.h"
 #include "tinygrad/render/cstyle/cstyle_writer.h"
 #include "tinygrad/uop/affine.h"
+#include "tinygrad/uop/barriers.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
 
 /// True for a load of a parameter that is not of one of its elements, in a language of grids.
 bool CStyleWriter::reads_wide(UOp load) const {
-  if (style_.host_entry || style_.copy[0].empty() || !load.is(Ops::LOAD)) return false;
-  const MemAccess a = view_.access(load.src(0));
-  return a.base.is(Ops::PARAM) && (view_.lanes(load) > 1 || a.base.dtype().itemsize() != load.dtype().itemsize());
+  return !style_.host_entry && !style_.copy[0].empty() && tg::reads_wide(view_, load);
 }
 /// True for a load of 16 bytes that are stored at once.
 bool CStyleWriter::is_copied(UOp load) const { return reads_wide(load) && view_.lanes(load) > 1; }
 
 void CStyleWriter::declare_alignment(const UOps& params) {
   for (const Inst& in : view_.insts())
-    if (reads_wide(in.u)) {
+    if (is_box(in.u)) {
+      add_once(wide_, BoxCopy{in.u}.param());
+    } else if (reads_wide(in.u)) {
       const UOp base = view_.access(in.u.src(0)).base;
       if (contains(params, base)) add_once(wide_, base);
       copies_later_ |= in.lanes > 1 && target_.has("async_copy");
@@ -42,20 +43,6 @@ std::string CStyleWriter::body() const {
                 storage_[static_cast<size_t>(view_.position(p))]);
   return head + "  if ((" + bits + ") % 16 == 0) {\n  const bool aligned = true;\n" + rest +
          "  } else {\n  const bool aligned = false;\n" + rest + "  }\n";
-}
-
-/// Returns how many iterations of a loop over a sum are written out: some that divide their number, where the innermost
-/// instructions are those of matrices.
-int64_t CStyleWriter::unrolled(UOp loop) const {
-  if (axis_type(loop) != AxisType::kReduce) return 1;
-  const int64_t trips = constant_size(loop);
-  const bool products = std::any_of(view_.insts().begin(), view_.insts().end(), [&](const Inst& in) {
-    return in.u.is(Ops::WMMA) && in.u.nsrc() > 3 && innermost_loop(in.u) == loop;
-  });
-  if (!products) return 1;
-  for (int64_t n = style_.unrolled; n > 1; n /= 2)
-    if (trips % n == 0) return n;
-  return 1;
 }
 
 namespace {

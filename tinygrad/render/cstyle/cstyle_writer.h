@@ -132,6 +132,7 @@ class CStyleWriter {
   std::string kernel_head() const;
   std::string declared_types() const;
   bool declare_group_memory();
+  int64_t place_in_group(UOp buffer) const;
   void declare_buffers();
   void instruction(const Inst& in);
   void arithmetic(const Inst& in);
@@ -146,6 +147,20 @@ class CStyleWriter {
                          const std::vector<std::string>& operands);
   void wait_for_products(UOp u);
   void barrier(UOp u);
+  // copies in boxes (cstyle_boxes.cpp)
+  int64_t cluster_groups() const;
+  std::string cluster_barrier() const;
+  void declare_maps();
+  void declare_first_warp();
+  std::string gate_text(UOp gate);
+  std::string address_text(UOp index);
+  void memory_barrier(UOp u);
+  void begin_barriers(UOp u, const std::string& at);
+  void release_room(UOp u, const std::string& at);
+  void give_commands(const std::string& gate);
+  std::string box_helper(int64_t groups);
+  std::string copy_helper(const TensorMap& map, int64_t groups);
+  void copy_box(UOp u);
   std::string scratch_alignment() const;
   void product_in_assembly(const TensorCore& core, const std::string& name, const std::vector<std::string>& operands,
                            DType d);
@@ -156,7 +171,6 @@ class CStyleWriter {
   bool reads_wide(UOp load) const;
   void declare_alignment(const UOps& params);
   std::string body() const;
-  int64_t unrolled(UOp loop) const;
   std::string word_helper(DType element);
   Expr word_load(const MemAccess& a);
   /// The address of a load of a parameter in bytes: what threads of a group share, what a thread adds, without a sign,
@@ -186,6 +200,7 @@ class CStyleWriter {
   void open_loop(UOp range);
   void close_loops(UOp end);
   void element(UOp u);
+  bool is_same_in_warp(size_t axis) const;
   void grid_index(UOp u);
 
   // memory
@@ -213,12 +228,14 @@ class CStyleWriter {
   const CStyle& style_;
   ProgramView view_;
   AccessPlan accesses_;
-  std::vector<Slot> values_, first_;  // by position: the value, its lane 0
-  std::vector<Slot*> open_;           // inline expressions with uses to come
-  std::vector<std::string> storage_;  // by position: names of parameters and buffers
-  std::vector<int> mask_bytes_;       // by position, 0: not a vector of bools
-  std::vector<bool> plain_;           // by position: BUFFERs that are one variable
-  std::vector<bool> written_;         // by position: parameters
+  std::vector<TensorMap> maps_;                     // what is copied in boxes
+  std::vector<std::string> commands_, by_threads_;  // statements of one thread, of all where there is no copy engine
+  std::vector<Slot> values_, first_;                // by position: the value, its lane 0
+  std::vector<Slot*> open_;                         // inline expressions with uses to come
+  std::vector<std::string> storage_;                // by position: names of parameters and buffers
+  std::vector<int> mask_bytes_;                     // by position, 0: not a vector of bools
+  std::vector<bool> plain_;                         // by position: BUFFERs that are one variable
+  std::vector<bool> written_;                       // by position: parameters
   std::set<std::pair<DTypeId, int>> vectors_, unaligned_;
   std::set<std::string> names_, helper_names_;
   std::string helpers_, escaped_, body_;

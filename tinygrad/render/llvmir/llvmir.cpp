@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "tinygrad/render/llvmir/llvmir_writer.h"
+#include "tinygrad/render/llvmir/ptx.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
@@ -588,7 +589,7 @@ void LlvmWriter::rare_choice(const Inst& in) {
 
 void LlvmWriter::open_loop(UOp r) {
   const size_t at = static_cast<size_t>(view_.position(r));
-  const std::string id = std::to_string(at), from = label_;
+  const std::string id = std::to_string(at) + part_, from = label_;
   const bool thread = is_thread(r);
   const std::string t = "i64", first = thread ? "%begin" : "0";
   std::string last = thread ? "%end" : value(r.src(0), 1);
@@ -620,7 +621,10 @@ void LlvmWriter::close_loop(UOp r) {
   begin_block("E" + id);
   line("%n" + id + " = add nuw nsw " + loop.type + " %i" + id + ", 1");
   line("%c" + id + " = icmp slt " + loop.type + " %n" + id + ", " + loop.last);
-  const int properties = metadata(str("distinct !{!", next_metadata_, ", !1, !2}"));
+  const int64_t unrolled = aligned_ || aligned_parameters_.empty() ? unrolled_iterations(view_, r, grid_ ? 4 : 1) : 1;
+  const std::string repeats =
+      unrolled > 1 ? str("!", metadata(str("!{!\"llvm.loop.unroll.count\", i32 ", unrolled, "}"))) : "!1";
+  const int properties = metadata(str("distinct !{!", next_metadata_, ", ", repeats, ", !2}"));
   line("br i1 %c" + id + ", label %L" + id + ", label %X" + id + ", !llvm.loop !" + str(properties));
   begin_block("X" + id);
 }
@@ -650,18 +654,31 @@ void LlvmWriter::instruction(const Inst& in) {
         if (u.src(i).is(Ops::RANGE) && !is_lane(u.src(i))) close_loop(u.src(i));
       return;
     case Ops::LOAD:
+      if (grid_ && is_copied(view_, u)) return;  // with the store
+      if (const LaneBlock* run = accesses_.runs.of(u)) {
+        if (run->first == u) load_run(*run);
+        return read_member(*run, u);
+      }
       if (const LaneBlock* b = accesses_.blocks.of(u)) return block(u, *b);
       values_[static_cast<size_t>(view_.position(u))] = load(u);
       return;
     case Ops::STORE:
+      if (grid_ && is_copied(view_, strip_after(u.src(1)))) return copy(u);
+      if (const LaneBlock* run = accesses_.runs.of(u)) {
+        if (run->last == u) store_run(*run);
+        return;
+      }
       if (const LaneBlock* b = accesses_.blocks.of(u)) return block(u, *b);
       return store(u);
     case Ops::CUSTOM: return prefetch(u);
     case Ops::SPECIAL: return grid_index(u);
-    case Ops::BARRIER: return barrier();
+    case Ops::BARRIER: return barrier(u);
     case Ops::REDUCE: return reduce(in);
+    case Ops::CUSTOMI: return is_matrix_load(u) ? matrix_load(u) : shuffle_across(u);
+    case Ops::GETTUPLE: return element(u);
+    case Ops::WMMA: return u.nsrc() > 3 ? product(u) : arithmetic(in);
     default:
-      TG_ASSERT(u.in(groups::kElementwise | Ops::WMMA), "the LLVM renderer does not know ", u);
+      TG_ASSERT(u.in(groups::kElementwise), "the LLVM renderer does not know ", u);
       return u.is(Ops::WHERE) && u.tag() == Renderer::kRarelyElse ? rare_choice(in) : arithmetic(in);
   }
 }
@@ -671,7 +688,11 @@ LlvmWriter::LlvmWriter(const Program& p, const Target& target, bool grid)
       target_(target),
       grid_(grid),
       view_(p),
-      accesses_(view_, target, {.transposes = true, .words = target.has("avx512bw"), .tables = target.has("avx512f")}) {
+      accesses_(view_, target,
+                {.transposes = !grid,
+                 .words = target.has("avx512bw"),
+                 .tables = target.has("avx512f"),
+                 .run_bytes = grid ? kRunBytes : 0}) {
   values_.resize(view_.insts().size());
   lane0_.resize(view_.insts().size());
   splats_.resize(view_.insts().size());
@@ -681,9 +702,7 @@ LlvmWriter::LlvmWriter(const Program& p, const Target& target, bool grid)
   find_rare();
 }
 
-std::string LlvmWriter::write() {
-  label_ = "entry";
-  entry();
+void LlvmWriter::write_body() {
   for (size_t i = 0; i < view_.insts().size(); i++) {
     if (rarely_[i] >= 0) continue;
     const size_t together = reduces_side_by_side(i);
@@ -692,13 +711,20 @@ std::string LlvmWriter::write() {
     i += together - 1;
   }
   TG_ASSERT(loops_.empty(), "a loop without END: ", loops_.back().range);
+}
+
+std::string LlvmWriter::write() {
+  label_ = "entry";
+  entry();
+  grid_ ? write_grid() : write_body();
   if (accesses_.hints.any_nontemporal()) {
     declare("declare void @llvm.x86.sse.sfence()");  // others see the stores before the kernel ends
     line("call void @llvm.x86.sse.sfence()");
   }
   const std::string head =
       grid_ ? grid_head() : "define void @" + p_.name + "(ptr %buffers, ptr %vars, i64 %begin, i64 %end)";
-  std::string out = globals_ + head + " #0 {\nentry:\n" + entry_ + body_ + "  ret void\n}\n";
+  std::string out = (newest_ ? str(kNeedsNewPtx, "\n") : "") + globals_ + head + " #0 {\nentry:\n" + entry_ + body_ +
+                    "  ret void\n}\n";
   for (const std::string& d : declarations_) out += d + "\n";
   out +=
       str("attributes #0 = { nounwind \"no-builtins\" \"prefer-vector-width\"=\"", target_.vector_bytes * 8, "\" }\n");

@@ -138,6 +138,7 @@ std::string LlvmWriter::aliasing(const MemAccess& a) const {
 
 /// Our own memory is aligned to 64 bytes, so a register is aligned as a whole; parameters may be views.
 int LlvmWriter::alignment(const MemAccess& a, DType d) const {
+  if (aligned_ && a.lanes == 1 && contains(aligned_parameters_, a.base)) return d.itemsize();
   if (!a.base.is(Ops::BUFFER) || a.lanes == 1 || !a.index.in(Ops::RANGE | Ops::CONST))
     return std::min(d.itemsize(), a.base.dtype().itemsize());
   int bytes = a.lanes * d.itemsize(), align = 1;
@@ -182,15 +183,15 @@ void LlvmWriter::find_used() {
       use_wide(u.src(0));
       use_wide(u.src(1));
     } else if (wide_used_[n] && !u.is(Ops::RANGE)) used_[n] = true;
-    if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM)) {
+    if (u.in(Ops::LOAD | Ops::STORE | Ops::CUSTOM) || is_matrix_access(u)) {
       UOp index = strip_after(u.src(0)).src(1);
       const Inst& i = view_.of(index);
       if (i.lanes == 1 || i.affine || !i.offsets.empty()) use_wide(split_index(index).first);
       if (i.lanes > 1 && !i.affine) use(index);  // lanes at addresses of their own
       for (size_t k = 1; k < u.nsrc(); k++) use(u.src(k));
-    } else if (u.is(Ops::REDUCE) || (u.is(Ops::RANGE) && !is_lane(u))) {
+    } else if (u.in(Ops::REDUCE | Ops::CUSTOMI | Ops::GETTUPLE) || (u.is(Ops::RANGE) && !is_lane(u))) {
       use(u.src(0));
-    } else if (used_[n] && u.in(groups::kElementwise | Ops::WMMA)) {
+    } else if ((used_[n] && u.in(groups::kElementwise | Ops::WMMA)) || (u.is(Ops::WMMA) && u.nsrc() > 3)) {
       for (UOp s : u.srcs()) use(s);
     }
   }
@@ -201,7 +202,7 @@ std::string LlvmWriter::wide(UOp u) {
   u = strip_after(u);
   const int at = view_.position(u);
   if (const std::string& name = wide_[static_cast<size_t>(at)]; !name.empty()) return name;
-  if (u.is(Ops::RANGE) && !is_lane(u)) return "%i" + str(at);
+  if (u.is(Ops::RANGE) && !is_lane(u)) return "%i" + str(at) + part_;
   if (u.is_const() || is_lane(u) || u.dtype().itemsize() == 8) return lane0(u);
   Splat& once = widened_[at];
   if (once.block != block_)
@@ -210,17 +211,23 @@ std::string LlvmWriter::wide(UOp u) {
   return once.name;
 }
 
-std::string LlvmWriter::address(const MemAccess& a, DType d, int64_t offset) {
+/// Returns where elements at a constant distance are counted from, and the constant.
+std::pair<std::string, int64_t> LlvmWriter::start(const MemAccess& a, DType d) {
   const auto [index, constant] = split_index(a.index);
-  const std::string gep = "getelementptr " + memory_type(d) + ", ptr ";
-  offset += constant;
   std::string p = pointers_[static_cast<size_t>(view_.position(a.base))];
   if (const std::string i = wide(index); i != "0") {
     Splat& start = starts_[{view_.position(a.base), view_.position(index), d.itemsize()}];
-    if (start.block != block_) start = {block_, 1, emit(gep + p + ", i64 " + i)};
+    if (start.block != block_)
+      start = {block_, 1, emit("getelementptr " + memory_type(d) + ", ptr " + p + ", i64 " + i)};
     p = start.name;
   }
-  return offset ? emit(gep + p + ", i64 " + str(offset)) : p;
+  return {p, constant};
+}
+
+std::string LlvmWriter::address(const MemAccess& a, DType d, int64_t offset) {
+  const auto [p, constant] = start(a, d);
+  offset += constant;
+  return offset ? emit("getelementptr " + memory_type(d) + ", ptr " + p + ", i64 " + str(offset)) : p;
 }
 
 /// A vector of pointers, one for each lane.

@@ -85,9 +85,31 @@ class LlvmWriter {
   // grids
   std::string grid_head() const;
   std::string grid_metadata();
+  int64_t group_bytes() const;
   std::string group_buffer(UOp u);
   void grid_index(UOp u);
-  void barrier();
+  void barrier(UOp u);
+  void write_body();
+  void write_grid();
+
+  // matrices and what threads give each other, on grids
+  std::pair<std::string, int64_t> group_address(const MemAccess& a, DType d);
+  void shuffle_across(UOp u);
+  void matrix_load(UOp u);
+  void product(UOp u);
+  void element(UOp u);
+
+  // adjacent elements that are one access, and copies, on grids
+  std::string alignment_test();
+  std::string either(const std::string& condition, const std::string& t, const std::function<std::string()>& holds,
+                     const std::function<std::string()>& fails);
+  void on(const std::string& condition, const std::function<void()>& then);
+  std::string is_multiple(const std::string& at, int64_t bytes);
+  std::string run_address(const LaneBlock& b, UOp member);
+  void load_run(const LaneBlock& b);
+  void read_member(const LaneBlock& b, UOp u);
+  void store_run(const LaneBlock& b);
+  void copy(UOp store);
 
   void arithmetic(const Inst& in);
   std::string lookup(const Inst& in);
@@ -113,6 +135,7 @@ class LlvmWriter {
   static bool is_wide_sum(UOp u);
   void find_used();
   std::string wide(UOp u);
+  std::pair<std::string, int64_t> start(const MemAccess& a, DType d);
   std::string address(const MemAccess& a, DType d, int64_t offset = 0);
   std::string addresses(const MemAccess& a, DType d, int64_t offset = 0);
   std::string load_plain(const MemAccess& a, DType d, const std::string& address, int lanes);
@@ -170,8 +193,14 @@ class LlvmWriter {
   };
   std::map<int, GroupOfHalves> word_groups_;  // by number
   std::vector<Loop> loops_;
-  std::vector<int> scope_lists_;   // by slot: metadata id of the list with this slot's own scope; 0: none
-  std::vector<int> others_lists_;  // by slot: metadata id of the scopes of all other written slots; 0: none
+  std::vector<int> scope_lists_;     // by slot: metadata id of the list with this slot's own scope; 0: none
+  std::vector<int> others_lists_;    // by slot: metadata id of the scopes of all other written slots; 0: none
+  UOps aligned_parameters_;          // of grids: whose alignment the kernel asks for
+  std::map<int, std::string> runs_;  // by position of the first member: what was loaded
+  std::string part_;                 // in the names of loops: which of two bodies they are in
+  int64_t group_offset_ = 0;         // bytes of the group's memory that have been given to buffers
+  bool aligned_ = false;             // the body that is written is that of aligned parameters
+  bool copies_later_ = false, newest_ = false;
   int next_ = 0, next_metadata_ = 3, block_ = 0;
   int nontemporal_ = 0;  // metadata of such stores; 0: none
   bool needs_dummy_ = false;

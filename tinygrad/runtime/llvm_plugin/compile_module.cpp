@@ -35,6 +35,7 @@
 #include "llvm/Transforms/Scalar/EarlyCSE.h"
 #include "llvm/Transforms/Scalar/LICM.h"
 #include "llvm/Transforms/Scalar/LoopPassManager.h"
+#include "llvm/Transforms/Scalar/LoopUnrollPass.h"
 #include "llvm/Transforms/Scalar/SROA.h"
 #include "llvm/Transforms/Scalar/SimplifyCFG.h"
 #include "tinygrad/runtime/llvm_plugin/api.h"
@@ -226,6 +227,8 @@ Machine::Machine(const TgLlvmRequest& request, std::string tune, std::unique_ptr
   passes_.addPass(llvm::EarlyCSEPass(true));
   passes_.addPass(llvm::InstCombinePass());
   passes_.addPass(llvm::SimplifyCFGPass());
+  if (target_->getTargetTriple().isNVPTX())  // loops that say how often
+    passes_.addPass(llvm::LoopUnrollPass(llvm::LoopUnrollOptions(2, /*OnlyWhenForced=*/true)));
   passes_.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
   passes_.addPass(llvm::EarlyCSEPass(true));
   passes_.addPass(llvm::InstCombinePass());

@@ -26,7 +26,7 @@ UOp param_like(UOp u, size_t slot) {
     return UOp::make(Ops::PARAM, u.dtype(), {}, ParamArg{s, AddrSpace::kAlu, "", str("p", slot), v.vmin, v.vmax});
   }
   UOps src{shape_of(u).stack()};
-  if (const int axis = shard_axis(u); axis >= 0) src.push_back(UOp::constant(int64_t{axis}));
+  for (UOp axis : sharding_sources(device_of(u), shard_axes(u))) src.push_back(axis);
   return UOp::make(Ops::PARAM, u.dtype(), src, ParamArg{s, AddrSpace::kGlobal, device_of(u), "", 0, 0});
 }
 

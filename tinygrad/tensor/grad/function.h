@@ -32,7 +32,8 @@ struct FunctionOptions {
 /// Wraps a gradient function, so that a node can refer to it.
 std::shared_ptr<const CallGradient> make_gradient(NodeGradient f);
 /// FUNCTION(TUPLE(values), args...): the values with each argument replaced by a PARAM, and further arguments for the
-/// storage they use besides.
+/// storage they use besides. ValueError for such storage unless allow_implicit. get_tuple: value number i of the call;
+/// IndexError where it has none.
 UOp make_function(const UOps& values, const UOps& args, CallInfo info, bool allow_implicit = true);
 UOp get_tuple(UOp call, size_t i);
 /// The graph with every FUNCTION replaced by its body. `keep_gradients`: those with a gradient of their own stay.
@@ -41,14 +42,17 @@ UOp inline_functions(UOp root, bool keep_gradients = false);
 // ---- functions ----
 
 /// f(inputs), traced into one node. Realizing computes the body, differentiating differentiates it, or asks `gradient`
-/// if there is one.
+/// if there is one. Shapes and types are those that f gives. ValueError for a tensor that f uses without getting it
+/// where options do not allow that, GradientError where `gradient` gives gradients of another number or shape,
+/// IndexError for a result that f has not.
 Tensors call_function(const TensorFunction& f, const Tensors& inputs, const FunctionOptions& options = {},
                       const TensorGradient& gradient = {});
 
-/// Tensor::call with a gradient of its own.
+/// Tensor::call with a gradient of its own: shape and type of the body; ShapeError and IndexError as there.
 Tensor call_body(const Tensors& args, const Tensor& body, std::shared_ptr<const CallGradient> gradient = {});
 
-/// f(inputs), whose intermediates are computed again for the gradient instead of being stored until then.
+/// f(inputs), whose intermediates are computed again for the gradient instead of being stored until then. Shapes and
+/// types are those that f gives; ValueError and IndexError as call_function.
 Tensors checkpoint(const TensorFunction& f, const Tensors& inputs);
 
 /// A function of tensors whose gradient is `backward`:
@@ -60,6 +64,7 @@ Tensors checkpoint(const TensorFunction& f, const Tensors& inputs);
 /// Tensor for one argument, Tensors for several.
 template <class Forward, class Backward> class CustomGradient {
  public:
+  /// Shape and type of the result are those that `forward` gives.
   CustomGradient(Forward f, Backward b) : forward_(std::move(f)), backward_(std::move(b)) {}
   template <std::convertible_to<Tensor>... X> Tensor operator()(const X&... x) const {
     using I = std::index_sequence_for<X...>;
@@ -92,14 +97,17 @@ CustomGradient<Forward, Backward> custom_gradient(Forward forward, Backward back
 
 /// The tensors once a kernel has run on their storage: those it writes; the others as they are. Those that are no
 /// storage are stored first; what the kernel writes is seen by every tensor that shares the storage, as with assign.
-/// All lie on one device. `gradient` gets the gradients of what the kernel wrote, by argument.
+/// All lie on one device (DeviceError). ValueError for no buffers and for a kernel that writes nothing, IndexError for
+/// a buffer it was not given. `gradient` gets the gradients of what the kernel wrote, by argument.
 Tensors custom_kernel(const Tensors& buffers, const KernelFunction& kernel, const NodeGradient& gradient = {});
 /// The same in two steps, for callers that write the kernel outside of the graph's lock: what the function gets, and
-/// what it gave.
+/// what it gave. Shapes, types and errors as custom_kernel.
 struct PreparedKernel {
   std::vector<UOpRef> buffers;      ///< the kernel's parameters
   std::vector<UOpRef> arguments{};  ///< the storage they stand for
 };
+/// The two steps: what the function gets, and the tensors, of the buffers' shapes and types, once the kernel has run.
+/// ValueError for no buffers, DeviceError for several devices, IndexError for a buffer that was not given.
 PreparedKernel prepare_kernel(const Tensors& buffers);
 Tensors apply_kernel(const PreparedKernel& prepared, UOp sink, const NodeGradient& gradient = {});
 

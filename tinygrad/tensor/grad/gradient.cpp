@@ -137,7 +137,7 @@ class GradientWalk {
   void apply_rule(UOp u, UOp v) {
     // What was a view of shards must be one on the way back.
     constexpr OpSet kByAxis = Ops::RESHAPE | Ops::PAD | Ops::SHRINK | Ops::FLIP | Ops::INDEX | Ops::STACK;
-    if (u.in(kByAxis) && is_multi(u) && shard_axis(v) != shard_axis(u)) v = distribute(v, device_of(u), shard_axis(u));
+    if (u.in(kByAxis) && is_multi(u) && shard_axes(v) != shard_axes(u)) v = distribute(v, device_of(u), shard_axes(u));
     Upstream up{v};
     Grads r = pm_gradient().rewrite(u, &up);
     TG_CHECK(GradientError, r.matched, "[gradient] got ", u.op(), ", which has no gradient: detach() its operands");
@@ -158,8 +158,8 @@ class GradientWalk {
     for (UOp t : targets_) {
       const auto it = sums.find(t);
       UOp s = it == sums.end() ? UOp() : it->second;
-      if (s && is_multi(t) && is_multi(s) && shard_axis(s) != shard_axis(t))
-        s = distribute(s, device_of(t), shard_axis(t));
+      if (s && is_multi(t) && is_multi(s) && shard_axes(s) != shard_axes(t))
+        s = distribute(s, device_of(t), shard_axes(t));
       out.push_back(s);
     }
     return out;

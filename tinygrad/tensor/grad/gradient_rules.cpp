@@ -4,6 +4,7 @@
 
 #include "tinygrad/tensor/grad/gradient.h"
 #include "tinygrad/tensor/multi/lower_multi.h"
+#include "tinygrad/tensor/multi/world_shards.h"
 #include "tinygrad/tensor/node_ops.h"
 #include "tinygrad/tensor/ops/conv.h"
 #include "tinygrad/tensor/ops/dot_product_attention.h"
@@ -96,7 +97,7 @@ UOp grad_flip(UOp g, UOp u) {
 /// Copies the gradient back to the device of the source of a COPY; a literal has none: to the first device.
 UOp grad_copy(UOp g, UOp x) {
   const std::string& device = device_of(x).empty() ? device_of(g) : device_of(x);
-  if (is_multi(x)) return tensor_detail::distribute(g, device, shard_axis(x));
+  if (is_multi(x)) return tensor_detail::distribute(g, device, shard_axes(x));
   return device.empty() ? g : UOp::make(Ops::COPY, g.dtype(), {g}, Arg(split_devices(device)[0]));
 }
 UOp shard_of(UOp g, uint32_t device) {
@@ -108,8 +109,8 @@ UOps shards_of(UOp g, uint32_t count) {
   return parts;
 }
 UOp grad_unshard(UOp g, UOp u) {
-  g = tensor_detail::distribute(g, device_of(u), shard_axis(u));
-  return join_shards(shards_of(g, device_count(u)), -1);
+  g = tensor_detail::distribute(g, device_of(u), shard_axes(u));
+  return join_shards(shards_of(g, static_cast<uint32_t>(split_devices(device_of(u)).size())), {}, device_of(u));
 }
 Grads grad_stack(UOp g, UOp u) {
   UOps out;
@@ -296,6 +297,7 @@ const PatternMatcher<Grads>& pm_gradient() {
     rule(u = node<STACK>(),          [](Up c, U u) -> Grads { return grad_stack(c.g, u); }),
     rule(u = op<INDEX>(x, rest),     [](Up c, U u, X) -> Grads { UOps g(u.nsrc()); g[0] = IndexGradient(c.g, u).run(); return Grads(std::move(g)); }),
     rule(u = node<COPY>(),           [](Up c, U u) -> Grads { UOps g(u.nsrc()); g[0] = grad_copy(c.g, u.src(0)); return Grads(std::move(g)); }),
+    rule(u = op<COLLECTIVE>(x),      [](Up c, U u, X) -> Grads { return {tensor_detail::grad_collective(c.g, u)}; }),
     rule(u = op<UNSHARD>(x),         [](Up c, U u, X) -> Grads { return {grad_unshard(c.g, u)}; }),
     rule(u = node<MSTACK>(),         [](Up c, U u) { return Grads(shards_of(c.g, u.nsrc())); }),
   };

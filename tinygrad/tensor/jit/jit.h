@@ -65,7 +65,8 @@ class JitCore {
   /// Of the tensors it was captured with, in order.
   const std::vector<std::string>& input_names() const;
   /// Everything but the contents of `memory`, as bytes. Memory that tensors of `state` hold is left out: they are given
-  /// to read() again. See io/jit_file.h.
+  /// to read() again. See io/jit_file.h. JitError
+  /// for a function that is not captured, or holds what cannot be stored.
   void write(ByteWriter& w, std::vector<StoredMemory>& memory,
              const std::vector<std::pair<std::string, Tensor>>& state) const;
   /// A captured function that can be called; `memory` is what the caller fills. FormatError, DeviceError; ValueError

@@ -17,7 +17,8 @@ using namespace tensor_detail;
 struct JitCore::Multi {
   struct Result {
     size_t count = 0;  ///< shards; 0: a tensor as it is
-    int axis = -1;
+    ShardAxes axes{};
+    std::string devices{};
     std::optional<bool> requires_grad{};
   };
   std::vector<Result> results;
@@ -46,7 +47,7 @@ JitInputs flat_inputs(const JitInputs& in, const std::string& function) {
       continue;
     }
     const Shards s = lower_multi(current_view(t.uop()));
-    const std::vector<std::string> devices = t.devices();
+    const std::vector<std::string> devices = split_devices(t.device());
     for (size_t k = 0; k < s.parts.size(); k++) {
       TG_CHECK(JitError, !device_of(s.parts[k]).empty(), "[jit] got a constant as ", name, " of ", function,
                ", expected a tensor with storage (JIT inputs must be real buffers): use .clone(), or keep it inside "
@@ -54,7 +55,7 @@ JitInputs flat_inputs(const JitInputs& in, const std::string& function) {
       out.tensors.push_back(Tensor::from_uop(s.parts[k]));
       out.names.push_back(str(name, " on ", devices[k]));
     }
-    out.constants.emplace_back(kShardingOf + name, str("axis ", s.axis, " over ", t.device()));
+    out.constants.emplace_back(kShardingOf + name, str(text_of(s.axes), " over ", t.device()));
   }
   forget_lowered();
   return out;
@@ -99,8 +100,9 @@ class JitCore::ShardedCall {
     const Body flat_body{[this] { return run_body(); }, [this](size_t i) { return is_shared(i); }};
     Tensors flat = core_.call_single(any_multi(in.tensors) ? flat_inputs(in, core_.name_) : in, flat_body);
     if (ran_) core_.multi_ = made_;
-    if (flat.size() == core_.multi_->results.size()) return flat;  // two devices or more: a shard more for each
-    return joined(flat);
+    const auto& results = core_.multi_->results;
+    const bool whole = std::all_of(results.begin(), results.end(), [](const Multi::Result& r) { return !r.count; });
+    return whole ? flat : joined(flat);
   }
 
  private:
@@ -119,7 +121,7 @@ class JitCore::ShardedCall {
         flat.push_back(std::move(results[i]));
         made_->results.emplace_back();
       } else {
-        made_->results.push_back({s.parts.size(), s.axis, results[i].requires_grad()});
+        made_->results.push_back({s.parts.size(), s.axes, device_of(u), results[i].requires_grad()});
         whole_[i] = std::move(results[i]);
         for (UOp p : s.parts) flat.push_back(Tensor::from_uop(p));
         // Its shards stand for it from here on; what only we would see of it must not keep them from being storage of
@@ -150,7 +152,7 @@ class JitCore::ShardedCall {
       }
       UOps parts;
       for (size_t k = 0; k < r.count; k++) parts.push_back(current_view(flat[at++].uop()));
-      UOp u = join_shards(parts, r.axis);
+      UOp u = join_shards(parts, r.axes, r.devices);
       if (ran_) {
         set_uop(*whole_[i].impl(), u);
         out.push_back(whole_[i]);

@@ -6,6 +6,7 @@
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/tensor/grad/function.h"
+#include "tinygrad/tensor/multi/world_shards.h"
 #include "tinygrad/tensor/node_ops.h"
 #include "tinygrad/uop/walk.h"
 
@@ -55,26 +56,45 @@ UOp concatenated(const UOps& pieces, int axis) {
   return ops::reshape(ops::permute(UOp::stack(pieces), order), out);
 }
 
+UOp slice_for(UOp x, const std::string& devices, const ShardAxes& axes, size_t i) {
+  if (axes.none()) return x;
+  if (is_world(devices)) return resharded(x, devices, {}, axes);
+  return slice_of(x, axes[0], i, split_devices(devices).size());
+}
+
 namespace {
 using Names = std::vector<std::string>;
 
-/// Brings slice i of n along `axis` of a value on the devices `from` to `device`.
-UOp brought(const Shards& s, const Names& from, int axis, size_t i, size_t n, const std::string& device) {
-  if (s.parts.size() == 1) return copied(slice_of(s.parts[0], axis, i, n), device);
-  if (s.axis < 0) {  // every device has it
+/// Brings slice i of n along `axis` of a value on the devices `from` to `device`, all of one process.
+UOp brought_here(const Shards& s, const Names& from, int axis, size_t i, size_t n, const std::string& device) {
+  const int whole = s.axes[0];
+  if (whole < 0) {  // every device has it
     size_t k = i < from.size() && from[i] == device
                    ? i
                    : static_cast<size_t>(std::find(from.begin(), from.end(), device) - from.begin());
     return copied(slice_of(s.parts[k == from.size() ? 0 : k], axis, i, n), device);
   }
-  if (s.axis == axis && from.size() == n) return copied(s.parts[i], device);
+  if (whole == axis && from.size() == n) return copied(s.parts[i], device);
   UOps pieces;
-  if (s.axis == axis) {
+  if (whole == axis) {
     for (UOp p : s.parts) pieces.push_back(copied(p, device));
-    return slice_of(concatenated(pieces, s.axis), axis, i, n);
+    return slice_of(concatenated(pieces, whole), axis, i, n);
   }
   for (UOp p : s.parts) pieces.push_back(copied(slice_of(p, axis, i, n), device));
-  return concatenated(pieces, s.axis);
+  return concatenated(pieces, whole);
+}
+
+/// Brings what device i of `to` has of a value on the devices `from`.
+UOp brought(const Shards& s, const std::string& from, const ShardAxes& axes, size_t i, const std::string& to) {
+  const std::string device = split_devices(to)[i];
+  if (is_world(from)) {
+    if (from == to) return resharded(s.parts[0], from, s.axes, axes);
+    return copied(slice_for(resharded(s.parts[0], from, s.axes, {}), to, axes, i), device);
+  }
+  if (s.parts.size() == 1) return copied(slice_for(s.parts[0], to, axes, i), device);
+  if (is_world(to)) return slice_for(brought_here(s, split_devices(from), -1, 0, 1, device), to, axes, 0);
+  const Names devices = split_devices(to);
+  return brought_here(s, split_devices(from), axes[0], i, devices.size(), device);
 }
 
 class Lowering {
@@ -101,13 +121,13 @@ class Lowering {
   struct Entry {
     UOpRef key;
     std::vector<UOpRef> parts;
-    int axis;
+    ShardAxes axes;
   };
-  void keep(UOp u, const Shards& s) { done_[u.node()] = {u, {s.parts.begin(), s.parts.end()}, s.axis}; }
+  void keep(UOp u, const Shards& s) { done_[u.node()] = {u, {s.parts.begin(), s.parts.end()}, s.axes}; }
   Shards get(UOp u) const {
-    if (!has_multi(u)) return {{device_of(u).empty() ? placed(u) : u}, -1};
+    if (!has_multi(u)) return {{device_of(u).empty() ? placed(u) : u}};
     const Entry& e = done_.at(u.node());
-    return {{e.parts.begin(), e.parts.end()}, e.axis};
+    return {{e.parts.begin(), e.parts.end()}, e.axes};
   }
 
   /// Replaces in a value of no device what has been computed by where it was computed.
@@ -130,77 +150,102 @@ class Lowering {
   }
 
   Shards lowered(UOp u) {
-    const Names devices = split_devices(device_of(u));
-    if (devices.size() < 2) return {{single(u, devices)}, -1};
-    const int axis = shard_axis(u);
-    const size_t n = devices.size();
-    Shards out{UOps(n), axis};
+    const std::string devices = device_of(u);
+    if (!is_device_list(devices)) return {{single(u, devices)}};
+    const size_t n = split_devices(devices).size();
+    Shards out{UOps(n), shard_axes(u)};
     switch (u.op()) {
       case Ops::MSTACK:
         for (size_t i = 0; i < n; i++) out.parts[i] = get(u.src(i)).parts.at(0);
         return out;
       case Ops::UNSHARD:
         out.parts = get(u.src(0)).parts;
-        TG_CHECK(ShapeError, get(u.src(0)).axis < 0, "[unshard] got a tensor that is sharded along axis ",
-                 get(u.src(0)).axis, " already");
+        TG_CHECK(ShapeError, get(u.src(0)).axes.none(), "[unshard] got a tensor that is sharded along axis ",
+                 get(u.src(0)).axes[0], " already");
         return out;
       case Ops::COPY:
-        for (size_t i = 0; i < n; i++)
-          out.parts[i] = brought(get(u.src(0)), split_devices(device_of(u.src(0))), axis, i, n, devices[i]);
+        for (size_t i = 0; i < n; i++) out.parts[i] = brought(get(u.src(0)), device_of(u.src(0)), out.axes, i, devices);
         return out;
-      case Ops::ALLREDUCE: out.parts = allreduced(get(u.src(0)).parts, devices, u.arg<ReduceArg>().op); return out;
+      case Ops::ALLREDUCE: out.parts = combined(get(u.src(0)).parts, devices, u.arg<ReduceArg>().op, ~0u); return out;
       case Ops::REDUCE: return reduced(u, devices, out);
       case Ops::SHRINK:
-        if (const Shards s = get(u.src(0)); s.axis >= 0 && axis < 0) return picked(u, s, devices, out);
+        if (const Shards s = get(u.src(0)); s.axes != out.axes) return picked(u, s, devices, out);
         break;
       default: break;
     }
-    for (size_t i = 0; i < n; i++) out.parts[i] = part(u, axis, i, devices);
+    for (size_t i = 0; i < n; i++) out.parts[i] = part(u, out.axes, i, devices);
     return out;
   }
 
   /// Lowers a node of one device, or of none, over values of several.
-  UOp single(UOp u, const Names& device) {
+  UOp single(UOp u, const std::string& device) {
     if (u.is(Ops::MSELECT)) return get(u.src(0)).parts.at(static_cast<size_t>(u.int_arg()));
-    if (u.is(Ops::COPY) && is_multi(u.src(0)))
-      return brought(get(u.src(0)), split_devices(device_of(u.src(0))), -1, 0, 1, device[0]);
+    if (u.is(Ops::COPY) && is_multi(u.src(0))) return brought(get(u.src(0)), device_of(u.src(0)), {}, 0, device);
     UOps src;
     for (size_t i = 0; i < u.nsrc(); i++)
       src.push_back(i == 0 && u.is(Ops::CALL) ? u.src(0) : get(u.src(i)).parts.at(0));
     return u.with_srcs(src);
   }
 
-  Shards reduced(UOp u, const Names& devices, Shards out) {
+  /// Combines what the devices have, of a world along these axes of its mesh.
+  static UOps combined(const UOps& parts, const std::string& devices, Ops op, uint32_t mesh_axes) {
+    if (!is_world(devices)) return allreduced(parts, split_devices(devices), op);
+    return {world_allreduced(parts[0], devices, mesh_axes & ((1u << mesh_of(devices).axes) - 1), op)};
+  }
+
+  Shards reduced(UOp u, const std::string& devices, Shards out) {
     const Shards s = get(u.src(0));
-    for (size_t i = 0; i < devices.size(); i++) out.parts[i] = UOp::make(Ops::REDUCE, u.dtype(), {s.parts[i]}, u.arg());
-    if (s.axis < 0 || out.axis >= 0) return out;
+    for (size_t i = 0; i < out.parts.size(); i++)
+      out.parts[i] = UOp::make(Ops::REDUCE, u.dtype(), {s.parts[i]}, u.arg());
+    const MeshSizes mesh = mesh_of(devices);
+    uint32_t over = 0;
+    for (size_t k = 0; k < mesh.axes; k++) over |= uint32_t{s.axes[k] >= 0 && out.axes[k] < 0 && mesh.size[k] > 1} << k;
+    if (!over) return out;
     // Sums of 16-bit values accumulate in 32 bits; between devices they are sent as what they were.
     DType d = u.dtype(), sent = d;
     if (UOp x = u.src(0); env::ALLREDUCE_CAST && x.is(Ops::CAST) && d == dtypes::float32)
       if (DType t = x.src(0).dtype(); t == dtypes::float16 || t == dtypes::bfloat16) sent = t;
     for (UOp& p : out.parts) p = p.cast(sent);
-    out.parts = allreduced(out.parts, devices, u.arg<ReduceArg>().op);
+    out.parts = combined(out.parts, devices, u.arg<ReduceArg>().op, over);
     for (UOp& p : out.parts) p = p.cast(d);
     return out;
   }
 
   /// Lowers a SHRINK to what one device has: all get it.
-  Shards picked(UOp u, const Shards& s, const Names& devices, Shards out) {
-    const auto a = static_cast<size_t>(s.axis);
+  static Shards picked(UOp u, const Shards& s, const std::string& devices, Shards out) {
+    const MeshSizes mesh = mesh_of(devices);
+    const Names names = split_devices(devices);
     Shape at = dims_of(u.src(1)), size = dims_of(u.src(2));
-    const auto owner = static_cast<size_t>(at[a].value() / size[a].value());
-    at[a] = 0;
+    UOps parts = s.parts;
+    for (size_t k = 0; k < mesh.axes; k++) {
+      if (s.axes[k] < 0) continue;
+      const auto a = static_cast<size_t>(s.axes[k]);
+      if (out.axes[k] >= 0) {  // stays divided
+        size[a] = size[a].value() / mesh.size[k];
+        continue;
+      }
+      const int64_t owner = at[a].value() / size[a].value();
+      at[a] = 0;
+      if (is_world(devices)) parts[0] = world_broadcast(parts[0], devices, k, static_cast<int>(owner));
+      else parts.assign(names.size(), s.parts[static_cast<size_t>(owner)]);
+    }
     ops::Pairs p;
     for (size_t i = 0; i < at.size(); i++) p.push_back({at[i], size[i]});
-    UOp x = ops::shrink(s.parts[owner], p);
-    for (size_t i = 0; i < devices.size(); i++) out.parts[i] = copied(x, devices[i]);
+    for (size_t i = 0; i < names.size(); i++) out.parts[i] = copied(ops::shrink(parts[i], p), names[i]);
     return out;
   }
 
-  /// Returns a source of a node for device i, sliced along its axis `a` unless it repeats along it.
-  UOp sliced(UOp s, int a, size_t i, const Names& devices) const {
-    if (a < 0 || a >= static_cast<int>(shape_of(s).size()) || shape_of(s)[static_cast<size_t>(a)] == 1) a = -1;
-    return brought(get(s), devices, a, i, devices.size(), devices[i]);
+  /// Returns a source of a node for device i, sliced along these axes of it unless it repeats along them. `shift`: how
+  /// many axes it has less in front.
+  UOp sliced(UOp s, ShardAxes axes, int shift, size_t i, const std::string& devices) const {
+    const auto rank = static_cast<int>(shape_of(s).size());
+    for (size_t k = 0; k < kMaxMeshAxes; k++) {
+      const int a = axes[k] < 0 ? -1 : axes[k] - shift;
+      const bool repeats = a < 0 || a >= rank || shape_of(s)[static_cast<size_t>(a)] == 1;
+      axes.of[k] = static_cast<int8_t>(repeats ? -1 : a);
+    }
+    const std::string& from = device_of(s);
+    return brought(get(s), from, axes, i, devices);
   }
   /// Returns shard i of a source, or all of one that has no shards.
   UOp shard(UOp s, size_t i) const {
@@ -208,23 +253,19 @@ class Lowering {
     return g.parts.size() == 1 ? g.parts[0] : g.parts[i];
   }
 
-  /// Returns what device i computes of `u`, whose shard axis is `axis`.
-  UOp part(UOp u, int axis, size_t i, const Names& devices) const {
-    if (u.in(groups::kMovement)) return moved(u, get(u.src(0)).parts[i], axis, static_cast<int64_t>(devices.size()));
+  /// Returns what device i computes of `u`, whose shards are along these axes.
+  UOp part(UOp u, const ShardAxes& axes, size_t i, const std::string& devices) const {
+    if (u.in(groups::kMovement)) return moved(u, get(u.src(0)).parts[i], axes, mesh_of(devices));
     auto rank = [](UOp s) { return static_cast<int>(shape_of(s).size()); };
     UOps src(u.srcs().begin(), u.srcs().end());
     if (u.in(groups::kAlu)) {
-      for (UOp& s : src) s = sliced(s, axis < 0 ? -1 : axis - rank(u) + rank(s), i, devices);
+      for (UOp& s : src) s = sliced(s, axes, rank(u) - rank(s), i, devices);
     } else if (u.is(Ops::STACK)) {
-      for (UOp& s : src) s = sliced(s, axis < 0 ? -1 : axis - 1, i, devices);
+      for (UOp& s : src) s = sliced(s, axes, 1, i, devices);
     } else if (u.is(Ops::INDEX)) {
-      const int k = static_cast<int>(u.nsrc()) - 1, batch = rank(u) - (rank(src[0]) - k);
-      const bool of_index = axis >= 0 && axis < batch;
-      src[0] = sliced(src[0], axis < 0 || of_index ? -1 : axis - batch + k, i, devices);
-      for (size_t s = 1; s < src.size(); s++)
-        src[s] = sliced(src[s], of_index ? axis - batch + rank(src[s]) : -1, i, devices);
+      indexed(u, axes, i, devices, src);
     } else if (u.is(Ops::STORE)) {
-      src[1] = sliced(src[1], shard_axis(src[0]), i, devices);
+      src[1] = sliced(src[1], shard_axes(src[0]), 0, i, devices);
       src[0] = get(src[0]).parts[i];
     } else {
       for (size_t s = u.is(Ops::CALL) ? 1 : 0; s < src.size(); s++) src[s] = shard(src[s], i);
@@ -233,12 +274,21 @@ class Lowering {
     return u.with_srcs(src);
   }
 
+  /// Slices the sources of x[i, j, ...]: the axes of the indices come first, then those of x that they leave.
+  void indexed(UOp u, const ShardAxes& axes, size_t i, const std::string& devices, UOps& src) const {
+    const auto rank = [](UOp s) { return static_cast<int>(shape_of(s).size()); };
+    const int k = static_cast<int>(u.nsrc()) - 1, batch = rank(u) - (rank(src[0]) - k);
+    ShardAxes of_source, of_index;
+    for (size_t m = 0; m < kMaxMeshAxes; m++) (axes[m] < batch ? of_index : of_source).of[m] = axes.of[m];
+    src[0] = sliced(src[0], of_source, batch - k, i, devices);
+    for (size_t s = 1; s < src.size(); s++) src[s] = sliced(src[s], of_index, batch - rank(src[s]), i, devices);
+  }
+
   /// Applies a movement op to one shard.
-  static UOp moved(UOp u, UOp x, int axis, int64_t n) {
+  static UOp moved(UOp u, UOp x, const ShardAxes& axes, const MeshSizes& mesh) {
     if (u.in(Ops::PERMUTE | Ops::FLIP)) return u.with_srcs({&x, 1});
     const bool grows = u.in(Ops::PAD | Ops::SHRINK);
-    Shape dims = dims_of(u.src(grows ? 2 : 1));
-    if (axis >= 0) dims[static_cast<size_t>(axis)] = dims[static_cast<size_t>(axis)].value() / n;
+    const Shape dims = divided(dims_of(u.src(grows ? 2 : 1)), axes, mesh);
     if (grows)
       return UOp::make(u.op(), u.dtype(), {x, u.src(1), dims.stack()});  // along the shard axis the offset is 0
     return u.is(Ops::RESHAPE) ? ops::reshape(x, dims) : ops::expand(x, dims);
@@ -255,7 +305,7 @@ Lowering& lowering() {
 
 Shards lower_multi(UOp u) {
   u = inline_functions(u);
-  if (!has_multi(u)) return {{u}, -1};
+  if (!has_multi(u)) return {{u}};
   const int64_t settings = env::RING.get() | env::ALL2ALL.get() << 8 | env::ALLREDUCE_CAST.get() << 16 |
                            env::RING_ALLREDUCE_THRESHOLD.get() << 24;
   if (lowering().settings != settings) {

@@ -10,16 +10,16 @@ namespace tg::tensor_detail {
 
 /// A value as ordinary graphs of one device.
 struct Shards {
-  UOps parts;     ///< by device; one for a value of one device or of none
-  int axis = -1;  ///< the parts are slices along it; -1: each is the whole value
+  UOps parts;        ///< by device of this process; one for a value of one device or of none
+  ShardAxes axes{};  ///< the parts are slices along these; none: each is the whole value
 };
 /// Lowers a value of the global graph, functions inlined; a value that has nothing to do with several devices stays
 /// itself. Equal values give equal graphs, so what was computed for one is found by the next. Under a GraphScope.
 Shards lower_multi(UOp u);
 /// Writes the value to new storage on each device of the list, sharded as it is.
 UOp own_shards(UOp u, const std::string& devices);
-/// Copies `u` to the devices of a list, sliced along `axis` unless that is -1.
-UOp distribute(UOp u, const std::string& devices, int axis);
+/// Copies `u` to the devices of a list, sliced along these axes.
+UOp distribute(UOp u, const std::string& devices, const ShardAxes& axes);
 /// Puts `u`, a value of no device, on the devices of `like`, sharded as that; of one device: itself.
 UOp placed_like(UOp u, UOp like);
 /// Returns a tensor of several devices on a single one, for reading: gathered, or the whole that the first one has.
@@ -28,6 +28,8 @@ UOp gathered(UOp u);
 /// other values count as computed. After an assignment a large graph is kept for the next one.
 void forget_lowered(size_t most = SIZE_MAX);
 
+/// Returns what device i (of this process) has of a value that all have.
+UOp slice_for(UOp x, const std::string& devices, const ShardAxes& axes, size_t i);
 /// Returns slice `i` of `n` equal ones along `axis`; all of it with axis -1. ShapeError when they would not be equal.
 UOp slice_of(UOp x, int axis, size_t i, size_t n);
 /// Copies `x` to another device; itself where it is there already or has none.

@@ -268,7 +268,7 @@ Tensor Tensor::empty_like(std::optional<DType> dtype) const {
   if (!is_multi(u)) return s(new_storage(shape_of(u), d, device_or_default(u)));
   UOps parts;
   for (const std::string& name : split_devices(device_of(u))) parts.push_back(new_storage(shard_shape(u), d, name));
-  return s(join_shards(parts, tg::shard_axis(u)));
+  return s(join_shards(parts, shard_axes(u), device_of(u)));
 }
 
 Tensor Tensor::full_like(Scalar value, const TensorOptions& o) const {

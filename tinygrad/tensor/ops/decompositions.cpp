@@ -30,8 +30,8 @@ struct Matrices {
     if (lead.symbolic())
       all = Tensor::from_uop(UOp::make(Ops::PAD, dtype, {t.uop(), Shape(lead.size(), SInt(0)).stack(), room.stack()}));
     // A kernel sees its device's shard, which must hold whole matrices.
-    if (const UOp u = all.uop(); is_multi(u) && shard_axis(u) > 0)
-      all = Tensor::from_uop(distribute(u, device_of(u), -1));
+    if (const UOp u = all.uop(); is_multi(u) && std::ranges::any_of(shard_axes(u).of, [](int8_t a) { return a > 0; }))
+      all = Tensor::from_uop(distribute(u, device_of(u), {}));
     const SInt m = room[room.size() - 2], n = room.back();
     lead.resize(lead.size() - 2);
     room.resize(room.size() - 2);

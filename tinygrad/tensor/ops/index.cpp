@@ -329,7 +329,8 @@ Tensor places_of(const Tensor& mask, int64_t count) {
   const int64_t n = mask.numel();
   const DType d = place_dtype(n);
   Tensor m = mask;
-  if (const UOp u = m.uop(); is_multi(u) && shard_axis(u) >= 0) m = Tensor::from_uop(distribute(u, device_of(u), -1));
+  if (const UOp u = m.uop(); is_multi(u) && !shard_axes(u).none())
+    m = Tensor::from_uop(distribute(u, device_of(u), {}));
   auto kernel = [&](const UOps& p) {
     Steps s;
     const UOp seen = s.registers(1, d), zero = UOp::constant(int64_t{0});

@@ -3,6 +3,7 @@
 
 #include "tinygrad/tensor/grad/function.h"
 #include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/multi/lower_multi.h"
 #include "tinygrad/tensor/node_ops.h"
 
 namespace tg {
@@ -98,8 +99,9 @@ Tensor Tensor::keccak(int64_t rate, int64_t suffix) const {
   const Shape sh = shape();
   TG_CHECK(ShapeError, !sh.empty(), "[keccak] got a tensor without axes, expected bytes along the last one");
   if (devices().size() > 1) {  // hashed on one device
-    Tensor digests = to(devices()[0]).keccak(rate, suffix);
-    return s(!shard_axis() || *shard_axis() + 1 < ndim() ? digests.shard(devices(), shard_axis()) : digests);
+    Tensor digests = to(split_devices(device())[0]).keccak(rate, suffix);
+    if (shard_axis() && *shard_axis() + 1 >= ndim()) return s(digests);
+    return s(placed_like(digests.uop(), uop()));
   }
   Tensor bytes = bitcast(dtypes::uint8);
   Shape lead(sh.begin(), sh.end() - 1), out = lead;

@@ -223,30 +223,36 @@ Tensor Tensor::einsum(const std::string& formula, const Tensors& operands, std::
   return s(contract(x, terms, result_letters(result, dots, uses, formula), size, dtype));
 }
 
-Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Tensor& mask,
-                                            double dropout_p, bool causal, bool enable_gqa) const {
+Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& value) const {
+  return scaled_dot_product_attention(key, value, Attention{});
+}
+
+Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& value, const Attention& o) const {
   OpScope s;
   const char* op = "scaled_dot_product_attention";
   TG_CHECK(ShapeError, ndim() >= 2 && key.ndim() >= 2 && value.ndim() >= 2, "[", op, "] got shapes ", shape(), ", ",
            key.shape(), " and ", value.shape(), ", expected at least two axes each");
-  TG_CHECK(ValueError, !(causal && mask.defined()), "[", op, "] got a mask and causal, expected one of them");
-  if (enable_gqa) {
+  TG_CHECK(ValueError, !(o.is_causal && o.mask.defined()), "[", op, "] got a mask and is_causal, expected one of them");
+  if (o.enable_gqa) {
     auto heads = [&](const Tensor& t) {
       TG_CHECK(ShapeError, ndim() >= 3 && t.ndim() >= 3 && t.shape(-3) > 0 && shape(-3) % t.shape(-3) == 0, "[", op,
                "] got shapes ", shape(), " and ", t.shape(),
                ", expected a number of heads (axis -3) that divides the query's");
       return t.repeat_interleave(shape(-3) / t.shape(-3), -3);
     };
-    return s(scaled_dot_product_attention(heads(key), heads(value), mask, dropout_p, causal));
+    Attention each = o;
+    each.enable_gqa = false;
+    return s(scaled_dot_product_attention(heads(key), heads(value), each));
   }
   DType acc = least_upper_dtype(least_upper_dtype(dtype(), key.dtype()), dtypes::float32);
   Tensor qk = dot(key.transpose(-2, -1), acc) * (1 / std::sqrt(static_cast<double>(shape(-1))));
   const Shape qs = qk.shape();
-  Tensor m = causal ? full(Shape(qs.end() - 2, qs.end()), true).tril() : mask;
+  Tensor m = o.is_causal ? full(Shape(qs.end() - 2, qs.end()), true).tril() : o.mask;
   if (m.defined()) qk = m.dtype().is_bool() ? m.where(qk, -std::numeric_limits<double>::infinity()) : qk + m;
-  if (env::ROUND_PRODUCTS || !dtype().is_float()) return s(qk.cast(dtype()).softmax(-1).dropout(dropout_p).dot(value));
+  if (env::ROUND_PRODUCTS || !dtype().is_float())
+    return s(qk.cast(dtype()).softmax(-1).dropout(o.dropout_p).dot(value));
   // The scores of narrow floats stay in their accumulation type until the result.
-  return s(qk.softmax(-1).dropout(dropout_p).dot(value).cast(least_upper_dtype(dtype(), value.dtype())));
+  return s(qk.softmax(-1).dropout(o.dropout_p).dot(value).cast(least_upper_dtype(dtype(), value.dtype())));
 }
 
 }  // namespace tg

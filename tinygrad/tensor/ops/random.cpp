@@ -14,6 +14,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/sha256.h"
 #include "tinygrad/runtime/device.h"
+#include "tinygrad/runtime/world/world.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/multi/lower_multi.h"
 #include "tinygrad/tensor/node_ops.h"
@@ -29,7 +30,15 @@ struct Streams {
   };
   std::mutex mutex;
   uint64_t seed = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+  bool chosen = false;  // by the program, or by all processes of a world together
   std::map<std::string, One> devices;
+  /// Makes all processes of a world have one stream.
+  void agree() {
+    if (chosen || distributed::size() == 1) return;
+    seed = distributed::shared_seed();
+    devices.clear();
+    chosen = true;
+  }
 };
 Streams& streams() {
   static auto* s = new Streams;
@@ -43,6 +52,7 @@ namespace rng {
 uint64_t next_key(const std::string& device, int64_t words) {
   Streams& st = streams();
   std::lock_guard lock(st.mutex);
+  st.agree();
   auto it = st.devices.find(device);
   if (it == st.devices.end()) {
     // The first word of a device's key is the last word of the hash of its index in order of first use.
@@ -92,6 +102,7 @@ State state() {
 void set_state(const State& state) {
   std::lock_guard lock(streams().mutex);
   streams().seed = state.seed;
+  streams().chosen = true;
   streams().devices.clear();
   for (const State::Stream& s : state.streams) streams().devices[s.device] = {s.key, s.counter};
 }
@@ -103,6 +114,7 @@ void Tensor::manual_seed(uint64_t seed) {
   Streams& st = streams();
   std::lock_guard lock(st.mutex);
   st.seed = seed;
+  st.chosen = true;
   st.devices.clear();
 }
 bool Tensor::training() {
@@ -182,18 +194,19 @@ std::string one_device(const std::string& name, const char* op) {
   return device;
 }
 /// Returns a tensor sharded like `u`, each shard made by `make` on its device; where all devices hold the same, made on
-/// the default device.
+/// the default device. In a world it is what one process would make, each process takes its slices.
 template <class F> Tensor make_sharded_like(UOp u, F make) {
   const std::string devices = device_of(u);
-  const int axis = tg::shard_axis(u);
-  if (axis < 0) return Tensor::from_uop(distribute(make(shape_of(u), Device::default_name()).uop(), devices, -1));
+  const ShardAxes axes = shard_axes(u);
+  if (axes.none() || is_world(devices))
+    return Tensor::from_uop(distribute(make(shape_of(u), Device::default_name()).uop(), devices, axes));
   UOps parts;
   std::vector<Tensor> hold;
   for (const std::string& d : split_devices(devices)) {
     hold.push_back(make(shard_shape(u), d));
     parts.push_back(hold.back().uop());
   }
-  return Tensor::from_uop(join_shards(parts, axis));
+  return Tensor::from_uop(join_shards(parts, axes, devices));
 }
 int64_t fan_in(const Shape& shape) { return shape.empty() ? 1 : Shape(shape.begin() + 1, shape.end()).numel(); }
 }  // namespace

@@ -254,10 +254,12 @@ void Tensor::setitem(const std::vector<Index>& indices, const Tensor& value) con
   }
   bool in_place = bool(writable_state(here));
   if (is_multi(here)) {  // each device writes its shard, if all are written alike
-    const int a = tg::shard_axis(here);
-    const AxisIndex* along = a < 0 ? nullptr : &u.p.axes[static_cast<size_t>(a)];
-    in_place = here.in(Ops::UNSHARD | Ops::MSTACK) &&
-               (!along || (along->begin == 0 && along->size == u.p.shape[static_cast<size_t>(a)] && !along->flip));
+    in_place = here.in(Ops::UNSHARD | Ops::MSTACK);
+    for (const int8_t a : shard_axes(here).of) {
+      if (a < 0) continue;
+      const AxisIndex& along = u.p.axes[static_cast<size_t>(a)];
+      in_place &= along.begin == 0 && along.size == u.p.shape[static_cast<size_t>(a)] && !along.flip;
+    }
   }
   if (in_place) basic_view(*this, u.p).assign(u.value);
   else assign(merged(*this, u));

@@ -66,15 +66,14 @@ std::unordered_map<UOp, UOp> earlier_states(const Tensor& t) {
 
 /// Assigns to a tensor of several devices: each writes its shard.
 void assign_shards(const Tensor& t, UOp u, UOp v) {
-  const int axis = shard_axis(u);
-  TG_CHECK(DeviceError, device_of(v).empty() || shard_axis(v) == axis,
-           "[assign] multi axis mismatch: got a value with shard axis ", shard_axis(v), ", expected ", axis,
+  const ShardAxes axes = shard_axes(u);
+  TG_CHECK(DeviceError, device_of(v).empty() || shard_axes(v) == axes,
+           "[assign] multi axis mismatch: got a value with shard axis ", shard_axes(v)[0], ", expected ", axes[0],
            " (-1: whole on each device): shard the value the same way");
-  const size_t n = static_cast<size_t>(device_count(u));
+  const std::string devices = device_of(u);
   const Shards to = lower_multi(u), from = lower_multi(v);
-  auto value_of = [&](size_t i) {
-    return from.parts.size() == 1 ? slice_of(from.parts[0], axis, i, n) : from.parts[i];
-  };
+  const size_t n = to.parts.size();
+  auto value_of = [&](size_t i) { return is_multi(v) ? from.parts[i] : slice_for(from.parts[0], devices, axes, i); };
   bool writable = true;
   for (UOp p : to.parts) writable &= bool(writable_state(current_view(p)));
   if (!writable) {
@@ -82,16 +81,12 @@ void assign_shards(const Tensor& t, UOp u, UOp v) {
              "[assign] got a view of a tensor on several devices that no device can write to, expected whole shards");
     if (t.impl()->requires_grad ==
         false) {  // statistics and the like: from now on there is storage to write to, also in a captured function
-      const std::vector<std::string> devices = split_devices(device_of(u));
+      const std::vector<std::string> names = split_devices(devices);
       UOps stored;
-      for (size_t i = 0; i < n; i++) stored.push_back(materialize(value_of(i), devices[i]));
-      return set_uop(*t.impl(), join_shards(stored, axis));
+      for (size_t i = 0; i < n; i++) stored.push_back(materialize(value_of(i), names[i]));
+      return set_uop(*t.impl(), join_shards(stored, axes, devices));
     }
-    return set_uop(*t.impl(),
-                   device_of(v).empty()
-                       ? UOp::make(Ops::COPY, v.dtype(), axis < 0 ? UOps{v} : UOps{v, UOp::constant(int64_t{axis})},
-                                   Arg(device_of(u)))
-                       : v);
+    return set_uop(*t.impl(), device_of(v).empty() ? distribute(v, devices, axes) : v);
   }
   std::unordered_map<UOp, UOp> after;
   UOps parts;
@@ -103,7 +98,7 @@ void assign_shards(const Tensor& t, UOp u, UOp v) {
     parts.push_back(rebased(p, state, done));
     clear_fresh(memory_of(done));
   }
-  UOpRef hold = join_shards(parts, axis);
+  UOpRef hold = join_shards(parts, axes, devices);
   follow(after);
   set_uop(*t.impl(), hold);
   forget_lowered(100);

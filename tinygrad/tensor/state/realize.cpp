@@ -139,7 +139,8 @@ class Realization {
     for (const RealizePlan::Sharded& s : plan_.sharded) {
       UOps parts;
       for (UOp r : s.parts) parts.push_back(current_view(r));
-      Graph::global().forward(s.value, parts.size() == 1 ? parts[0] : join_shards(parts, s.axis));
+      const std::string& devices = device_of(s.value);
+      Graph::global().forward(s.value, is_device_list(devices) ? join_shards(parts, s.axes, devices) : parts[0]);
     }
   }
 

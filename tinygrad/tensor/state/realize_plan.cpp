@@ -84,7 +84,7 @@ class Planner {
       if (s.value.get() == u) return;
     const Shards s = lower_multi(u);
     const std::vector<std::string> devices = split_devices(device_or_default(u));
-    RealizePlan::Sharded sharded{u, {}, s.axis};
+    RealizePlan::Sharded sharded{u, {}, s.axes};
     // What is copied shares no storage with what it was copied from.
     const bool copies = u.is(Ops::COPY) || (u.is(Ops::CONTIGUOUS) && u.arg_kind() == ArgKind::kInt);
     for (size_t i = 0; i < s.parts.size(); i++) {

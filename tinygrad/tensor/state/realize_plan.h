@@ -17,7 +17,7 @@ struct RealizePlan {
   struct Sharded {
     UOpRef value;
     std::vector<UOpRef> parts;
-    int axis;
+    ShardAxes axes;
   };
   std::vector<Root> roots;  ///< each once
   std::vector<Sharded> sharded;

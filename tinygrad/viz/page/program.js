@@ -120,7 +120,7 @@ export class ProgramView {
       {title: "kernels", value: r => r.kernels.size}, {title: "time", value: r => r.total, cell: r => time(r.total)},
     ];
     this.main.replaceChildren(make("div", {class: "page"}, make("section", {class: "card"}, make("h2", {}, "What kernels were made for"),
-      make("p", {}, "Methods of tensors. Programs in Python are shown line by line."),
+      make("p", {}, "Methods of tensors. Programs in Python, and C++ programs compiled with -g, are shown line by line."),
       rows.length ? table(columns, rows, {sort: 2}) : make("p", {class: "note"}, "No kernel was made."))));
   }
 }

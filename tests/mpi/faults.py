@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""faults.py PROGRAM KIND RANKS FAULT [RUNS]: runs fault_program under mpirun and asks that every process that is left gets a
+PeerError naming the one that failed, in time, and that no process stays behind."""
+import os, random, re, subprocess, sys, time, uuid
+
+LAUNCH = {
+  "openmpi": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"],
+  # By itself mpirun of MPICH kills all processes as soon as one is gone, before they can say anything.
+  "mpich": ["mpirun.mpich", "-disable-auto-cleanup"],
+}
+LIMIT_S = 20  # from the fault to the last error
+EXPECT = {  # what the message says
+  "kill": "died", "segfault": "died", "throw": "the data set is damaged", "leave": "ended the program|died|left",
+  "hang": "did not take part in .* within", "stop": "did not take part in .* within", "shapes": "does something else",
+  "memory": "memory", "fail": "has seen a NaN",
+}
+
+def left_behind(mark):
+  """Returns the processes that have the mark in their environment."""
+  found = []
+  for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+      with open(f"/proc/{pid}/environ", "rb") as f: mine = mark.encode() in f.read()
+      with open(f"/proc/{pid}/stat") as f: zombie = f.read().rsplit(")", 1)[1].split()[0] == "Z"
+      if mine and not zombie: found.append(int(pid))
+    except OSError: pass
+  return found
+
+def run(program, kind, ranks, fault):
+  who, delay = random.randrange(ranks), random.randrange(0, 400)
+  mark = f"TG_FAULT_RUN={uuid.uuid4()}"
+  env = dict(os.environ, WORLD_TIMEOUT="6", NUM_CPU_THREADS="1", **dict([mark.split("=")]))
+  start = time.monotonic()
+  p = subprocess.run(LAUNCH[kind] + ["-n", str(ranks), program, fault, str(who), str(delay)], env=env, capture_output=True,
+                     text=True, timeout=60)
+  took = time.monotonic() - start
+  errors = {int(m[1]): (int(m[2]), m[3]) for m in re.finditer(r"rank (\d+): PeerError of rank (-?\d+): (.*)", p.stdout)}
+  problems = []
+  for r in range(ranks):
+    if r == who and fault != "shapes": continue
+    if r not in errors: problems.append(f"rank {r} got no PeerError")
+    elif fault == "shapes":
+      if errors[r][0] < 0 or not re.search(EXPECT[fault], errors[r][1]): problems.append(f"rank {r}: {errors[r]}")
+    elif errors[r][0] != who or not re.search(EXPECT[fault], errors[r][1]): problems.append(f"rank {r}: {errors[r]}, not of {who}")
+  if p.returncode == 0: problems.append("mpirun reports success")
+  if took > LIMIT_S + 5: problems.append(f"took {took:.1f} s")
+  for _ in range(30):
+    if not (orphans := left_behind(mark)): break
+    time.sleep(0.1)
+  else: problems.append(f"processes {orphans} are left")
+  if problems:
+    print(f"{fault} of rank {who} after {delay} ms: " + "; ".join(problems), p.stdout[-3000:], p.stderr[-3000:], sep="\n")
+  return not problems, took
+
+if __name__ == "__main__":
+  program, kind, ranks, fault = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+  runs = int(sys.argv[5]) if len(sys.argv) > 5 else 1
+  results = [run(program, kind, ranks, fault) for _ in range(runs)]
+  good = sum(ok for ok, _ in results)
+  print(f"{good}/{runs} runs; the longest took {max(t for _, t in results):.1f} s")
+  sys.exit(0 if good == runs else 1)

@@ -1,0 +1,26 @@
+/// \file How an operation is made of messages.
+#pragma once
+#include <memory>
+
+#include "tinygrad/runtime/world/collective.h"
+#include "tinygrad/runtime/world/messages.h"
+
+namespace tg {
+
+/// An operation under way. Values are combined in the order of the group on the process that owns them and sent to the
+/// others, so all have the same bits, in every run.
+class Exchange {
+ public:
+  static constexpr int kTags = 32;  ///< an exchange uses the tags [tag, tag + kTags)
+  virtual ~Exchange() = default;
+  /// Does what can be done now, without waiting. True when the operation is complete.
+  virtual bool advance(bool* moved) = 0;
+  /// Returns the ranks it waits for.
+  virtual std::vector<int> missing() const = 0;
+};
+
+/// Starts an operation of process `me` (a rank of the group). `in` and `out` stay until it is complete.
+std::unique_ptr<Exchange> start_exchange(Mpi& mpi, const Collective& c, int me, const std::byte* in, std::byte* out,
+                                         int tag);
+
+}  // namespace tg
