@@ -8,7 +8,6 @@
 
 #include "helpers/error_text.h"
 #include "tinygrad/base/context.h"
-#include "tinygrad/engine/in_flight.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/device_timer.h"
 #include "tinygrad/engine/launch_batches.h"
@@ -176,8 +175,7 @@ std::vector<int> read(Buffer& b) {
 }
 void run(const LaunchList& list) {
   Cancellation::Hold hold;
-  InFlight exchanges(list);
-  list.run(0, list.launches.size(), hold, "test", true, exchanges);
+  list.run(0, list.launches.size(), hold, "test", true);
 }
 
 TEST(DeviceQueue, CopiesReturnBeforeTheyAreDoneAndTheSourceMayChange) {

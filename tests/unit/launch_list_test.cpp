@@ -1,5 +1,4 @@
 /// \file Lists of launches: inputs that overlap outputs, what is counted, and where a run can no longer be stopped.
-#include "tinygrad/engine/in_flight.h"
 #include "tinygrad/engine/launch_list.h"
 
 #include <gtest/gtest.h>
@@ -48,8 +47,7 @@ LaunchList list_of(int out, int in, ScheduleBuffer::Kind written, const Compiled
 }
 std::vector<int> run(const LaunchList& list) {
   Cancellation::Hold hold;
-  InFlight exchanges(list);
-  list.run(0, list.launches.size(), hold, "test", true, exchanges);
+  list.run(0, list.launches.size(), hold, "test", true);
   std::vector<int> out(kElements);
   list.buffers[0]->copy_out(std::as_writable_bytes(std::span(out)));
   return out;
