@@ -31,10 +31,10 @@ struct ScheduleBuffer {
 struct ScheduleCall {
   enum Kind : uint8_t { kKernel, kCopy, kCollective } kind = kKernel;
   KernelRef kernel;
-  std::shared_ptr<const CollectiveArg> collective{};
   std::vector<int32_t> buffers;  ///< by PARAM slot: index into Schedule::buffers
   std::vector<int32_t> vars;     ///< the kernel's variables v00, v01, ...: index into BoundSchedule::vars
   std::string metadata;          ///< the tensor methods it was made for, for DEBUG=2
+  std::shared_ptr<const CollectiveArg> collective{};  ///< what processes exchange, of a kCollective
 };
 
 /// Bytes a schedule needs in addition to its inputs.
