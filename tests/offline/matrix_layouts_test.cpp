@@ -56,6 +56,14 @@ TEST(MatrixLayouts, Mma16x8ThatOfPtx) {
   expect_layout("mma_m16n8k8_tf32", 1, 2, [](int lane, int i) { return At{lane % 4 + (i ? 4 : 0), lane / 4}; });
 }
 
+TEST(MatrixLayouts, Mfma16x16) {
+  for (const char* name : {"mfma_16x16x16_f16", "mfma_16x16x16_bf16"}) {
+    expect_layout(name, 0, 4, [](int lane, int i) { return At{lane % 16, 4 * (lane / 16) + i}; });
+    expect_layout(name, 1, 4, [](int lane, int i) { return At{4 * (lane / 16) + i, lane % 16}; });
+    expect_layout(name, 2, 4, [](int lane, int i) { return At{4 * (lane / 16) + i, lane % 16}; });
+  }
+}
+
 // AMD, "CDNA 3 Instruction Set Architecture", and the notes of the AMD matrix instruction calculator.
 TEST(MatrixLayouts, Mfma32x32) {
   for (const char* name : {"mfma_32x32x8_f16", "mfma_32x32x8_bf16"}) {

@@ -191,10 +191,10 @@ TEST_P(NvidiaQuality, LargeProduct) {
   expect_modelled(*p, target);
 }
 
-class PtxQuality : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};
+class PtxProducts : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};
 
 /// LLVM's PTX: the instructions, loads and copies of CUDA C++, and nothing spilled.
-TEST_P(PtxQuality, LargeProduct) {
+TEST_P(PtxProducts, LargeProduct) {
   if (const std::string missing = llvm_plugin_missing(); !missing.empty()) GTEST_SKIP() << missing;
   const auto& [arch, columns_along_sum] = GetParam();
   Target target = cuda_target(arch);
@@ -217,6 +217,22 @@ TEST_P(PtxQuality, LargeProduct) {
   EXPECT_GE(matrix, 16);
   std::cout << arch << " PTX: " << matrix << " of " << math << " that compute, of " << loop.size() << "\n";
   EXPECT_GE(static_cast<double>(matrix), 0.9 * static_cast<double>(math)) << listed(loop);
+}
+
+/// What is converted to float16 in registers leaves room for the sums.
+TEST(PtxQuality, Fp8OfHopper) {
+  if (const std::string missing = llvm_plugin_missing(); !missing.empty()) GTEST_SKIP() << missing;
+  if (ptxas_path().empty()) GTEST_SKIP() << "no ptxas: PTX is not compiled";
+  const std::string tool = find_nvdisasm();
+  if (tool.empty()) GTEST_SKIP() << "no nvdisasm in PATH, in /usr/local/cuda/bin or next to NVRTC: SASS is not read";
+  Target target = cuda_target("sm_90");
+  target.renderer = "PTX";
+  const auto p = to_program(*narrow_matmul(kSize, kSize, kSize, dtypes::fp8e4m3, dtypes::fp8e4m3, dtypes::float32,
+                                           false, true, dtypes::float32),
+                            *make_renderer(target), {});
+  const std::vector<Line> all = sass_lines(disassembled(tool, make_ptxas_compiler(target)->compile_cached(p->source)));
+  EXPECT_EQ(count(all, "LDL") + count(all, "STL"), 0) << "spills";
+  EXPECT_GE(count(main_loop(all, "HMMA"), "HMMA"), 16);
 }
 
 TEST_P(AmdQuality, Gfx942) {
@@ -274,7 +290,7 @@ INSTANTIATE_TEST_SUITE_P(Offline, NvidiaQuality,
                            return str(std::get<0>(info.param),
                                       std::get<1>(info.param) ? "ColumnsAlongTheSum" : "RowsAlongTheSum");
                          });
-INSTANTIATE_TEST_SUITE_P(Offline, PtxQuality,
+INSTANTIATE_TEST_SUITE_P(Offline, PtxProducts,
                          ::testing::Combine(::testing::Values("sm_80", "sm_90"), ::testing::Bool()),
                          [](const auto& info) {
                            return str(std::get<0>(info.param),

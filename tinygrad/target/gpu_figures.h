@@ -24,10 +24,13 @@ struct GpuFigures {
   double matrix16;           ///< operations a clock of a unit: matrices of 16-bit factors
   double matrix8, matrix32;  ///< of 8-bit and of 32-bit factors
   double warpgroup = 1;      ///< times as many by instructions that read their factors from memory
+  bool widens_fp8 = false;   ///< others multiply factors of fp8 as 16-bit ones, to which each is converted in registers
 
+  /// True where an instruction converts its factors first.
+  bool widens(const TensorCore& core) const { return widens_fp8 && core.a.is_fp8() && !core.reads_memory(); }
   /// Returns the clocks of a unit that one matrix instruction takes.
   double clocks(const TensorCore& core) const {
-    const double rate = core.a.itemsize() == 1 ? matrix8 : core.a.itemsize() == 2 ? matrix16 : matrix32;
+    const double rate = core.a.itemsize() == 2 || widens(core) ? matrix16 : core.a.itemsize() == 1 ? matrix8 : matrix32;
     return 2.0 * core.n * core.m * core.k / (core.reads_memory() ? rate * warpgroup : rate);
   }
 };

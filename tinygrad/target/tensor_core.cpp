@@ -15,6 +15,8 @@ constexpr FragmentLayout kWgmmaC64{"n1 n2 m0 m1 m2 m4 m5", "n0 m3 n3 n4 n5"},
 constexpr FragmentLayout kMfmaA{"m0 m1 m2 m3 m4 k1", "k0"}, kMfmaB{"n0 n1 n2 n3 n4 k1", "k0"},
     kMfmaShortA{"m0 m1 m2 m3 m4 k0", ""}, kMfmaShortB{"n0 n1 n2 n3 n4 k0", ""},
     kMfmaC{"n0 n1 n2 n3 n4 m2", "m0 m1 m3 m4"};
+constexpr FragmentLayout kMfmaSmallA{"m0 m1 m2 m3 k1 k2", "k0"}, kMfmaSmallB{"n0 n1 n2 n3 k1 k2", "k0"},
+    kMfmaSmallC{"n0 n1 n2 n3 m2 m3", "m0 m1"};
 // RDNA 3 ISA, section 7.9: both halves of a wave hold all of a and b. RDNA 4: each half of a wave has half of k.
 constexpr FragmentLayout kWmma11A{"m0 m1 m2 m3 --", "k0 k1 k2"}, kWmma11B{"n0 n1 n2 n3 --", "k0 k1 k2"},
     kWmma11C{"n0 n1 n2 n3 m0", "m1 m2 m3"}, kWmma11ByteA{"m0 m1 m2 m3 --", "k0 k1"},
@@ -133,6 +135,13 @@ const std::vector<TensorCore>& tensor_core_table() {
      {kSimdA, kSimdB, kSimdC}, "float", "simdgroup_float8x8"},
     {"simdgroup_f16",     "apple", "simdgroup", 8, 8, 8, 32, 1, float16, float16, float32, false,
      {kSimdA, kSimdB, kSimdC}, "half", "simdgroup_half8x8"},
+    // AMD, for sides that are short of 32
+    {"mfma_16x16x16_f16",  "gfx", "mfma",    16, 16, 16, 64, 2, float16,  float16,  float32, false,
+     {kMfmaSmallA, kMfmaSmallB, kMfmaSmallC}, "_Float16 4",
+     "__builtin_amdgcn_mfma_f32_16x16x16f16($a, $b, $c, 0, 0, 0)"},
+    {"mfma_16x16x16_bf16", "gfx", "mfma",    16, 16, 16, 64, 2, bfloat16, bfloat16, float32, false,
+     {kMfmaSmallA, kMfmaSmallB, kMfmaSmallC}, "short 4",
+     "__builtin_amdgcn_mfma_f32_16x16x16bf16_1k($a, $b, $c, 0, 0, 0)"},
   };
   // clang-format on
   return table;

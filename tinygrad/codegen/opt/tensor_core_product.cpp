@@ -101,7 +101,7 @@ UOp own_range(UOp sink, UOp factor, UOp other) {
 }
 
 /// Of what threads compute together, a has the rows and b the columns, which are adjacent in neighbouring threads. Half
-/// of the rows and of the columns, at least, must be results.
+/// of the rows and of the columns, at least, must be results, a third where these are 16 or fewer.
 bool fit_threads(const Sum& s, const TensorCore& core, UOp sink, Fit* out) {
   if (s.reduce.dtype() != core.out) return false;
   const bool wide = core.a.itemsize() >= 4;
@@ -109,8 +109,8 @@ bool fit_threads(const Sum& s, const TensorCore& core, UOp sink, Fit* out) {
   if (!x || !y || x.dtype() != core.a || y.dtype() != core.b || !reads_memory(x) || !reads_memory(y)) return false;
   if (along_store(sink, x) && !along_store(sink, y)) std::swap(x, y);
   const UOp rows = own_range(sink, x, y), columns = own_range(sink, y, x);
-  if (!rows || !columns || rows.src(0).const_int() * 2 < core.m || columns.src(0).const_int() * 2 < core.n)
-    return false;
+  const auto enough = [](UOp range, int side) { return range.src(0).const_int() * (side > 16 ? 2 : 3) >= side; };
+  if (!rows || !columns || !enough(rows, core.m) || !enough(columns, core.n)) return false;
   *out = {x, y, 0};
   return true;
 }

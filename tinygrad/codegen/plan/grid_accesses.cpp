@@ -19,6 +19,12 @@ int GridAccesses::adjacent(UOp range) const {
       std::count_if(accesses_.begin(), accesses_.end(), [&](const Access& x) { return is_adjacent(x.index, range); }));
 }
 
+double GridAccesses::bytes_each() const {
+  double bytes = 0;
+  for (const Access& x : accesses_) bytes += x.itemsize;
+  return bytes;
+}
+
 int64_t GridAccesses::run_of(UOp range) const {
   int widest = 0;
   size_t most = 0;

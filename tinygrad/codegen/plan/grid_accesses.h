@@ -15,6 +15,9 @@ class GridAccesses {
   /// Returns how many elements along a range a thread reads or writes at once: Renderer::run_bytes of the widest among
   /// the largest tensors that are adjacent along it.
   int64_t run_of(UOp range) const;
+  /// Returns the bytes of one element of each access.
+  double bytes_each() const;
+  int64_t count() const { return static_cast<int64_t>(accesses_.size()); }
 
  private:
   struct Access {

@@ -6,8 +6,10 @@
 #include <optional>
 
 #include "tinygrad/codegen/plan/grid_accesses.h"
+#include "tinygrad/codegen/plan/grid_cost.h"
 #include "tinygrad/codegen/plan/image_plan.h"
 #include "tinygrad/codegen/plan/matrix_plan.h"
+#include "tinygrad/codegen/plan/packed_grid_plan.h"
 #include "tinygrad/codegen/plan/row_plan.h"
 #include "tinygrad/codegen/scratch/stage.h"
 #include "tinygrad/target/gpu_figures.h"
@@ -18,9 +20,11 @@ constexpr int64_t kGroup = 256;          // threads that hide each other's waiti
 constexpr int64_t kAdjacent = 32;        // threads that read memory together
 constexpr double kFewOutputs = 1 << 14;  // results with a thread each are too few for a device
 constexpr int64_t kLeastGroup = 16;      // elements of a sum that a group shares
-constexpr int64_t kFewTerms = 8;         // of a sum, that each thread has before further warps share it
+constexpr double kBetter = 0.98;         // of the time of the plan that is tried first, to be taken in its place
+constexpr int64_t kOwnRegisters = 20;    // of a thread, for addresses
+constexpr double kOwnInstructions = 12;  // of a thread, for its place in the grid
+constexpr double kShuffles = 15;         // instructions by which a warp adds up
 constexpr int64_t kSide = 16;            // threads of a group along each side of a tile
-constexpr double kBusy = 1024;           // threads of a processor that keep its memory busy
 constexpr int64_t kPadded = 16;          // runs of a group, from which on an axis is padded to whole ones
 constexpr int64_t kSteps = 16;           // of a sum, between two fills of the group's memory
 
@@ -57,12 +61,17 @@ class GridPlanner {
   void plan_threads();
   void unroll_sum();
   void split_off(OptOp op, int a, int64_t n);
+  void measure();
+  GridLoad load_of(int64_t threads, int64_t elements, int64_t run) const;
+  std::pair<int64_t, int64_t> best_threads(int64_t most, int64_t run) const;
+  int64_t best_team(int64_t terms, int64_t run, int64_t most) const;
   int64_t divisor(int a, int64_t most) const;
 
   KernelAxes& k_;
   const int count_;  // axes of the kernel; what is split off comes behind them
   const GridAccesses accesses_;
-  double outputs_ = 1;
+  double outputs_ = 1, terms_ = 1;            // results, and what each of them sums over
+  double memory_bytes_ = 0, operations_ = 1;  // of all parameters; of a term
   int64_t threads_ = 1;
   bool pixels_ = false;  // threads have whole pixels
 };
@@ -195,14 +204,72 @@ bool GridPlanner::plan_shared_sums() {
   return true;
 }
 
-/// Lets whole warps share a sum over axis `a`, as many of them as leave each thread some elements.
+/// Finds out what the model needs to know of the kernel.
+void GridPlanner::measure() {
+  for (const KernelAxes::Axis& x : k_.axes()) (x.reduce ? terms_ : outputs_) *= static_cast<double>(x.size);
+  for (UOp u : k_.sink().toposort()) {
+    if (u.is(Ops::PARAM) && u.arg<ParamArg>().addrspace == AddrSpace::kGlobal)
+      memory_bytes_ += static_cast<double>(vmax(u.src(0).src(0))) * u.dtype().itemsize();
+    if (u.in(groups::kElementwise) && !u.dtype().is_weak()) operations_++;
+  }
+}
+
+/// Returns what groups of `threads` ask of the GPU, whose threads have so many elements each, `run` at a time.
+GridLoad GridPlanner::load_of(int64_t threads, int64_t elements, int64_t run) const {
+  const auto n = static_cast<double>(elements), of_access = static_cast<double>(accesses_.count());
+  GridLoad l;
+  l.threads = threads;
+  l.bytes = memory_bytes_;
+  l.in_flight = accesses_.bytes_each() * static_cast<double>(run);
+  l.registers = kOwnRegisters + static_cast<int64_t>(static_cast<double>(run) * (of_access + 1));
+  l.instructions = kOwnInstructions + n * (operations_ + of_access / static_cast<double>(run));
+  return l;
+}
+
+/// Returns the threads of a group, `most` at most, and the adjacent elements of a thread that take the least time: more
+/// of either keep memory busy, fewer leave no processor without work.
+std::pair<int64_t, int64_t> GridPlanner::best_threads(int64_t most, int64_t run) const {
+  std::pair<int64_t, int64_t> best{most, 1};
+  double least = INFINITY;
+  const auto terms = static_cast<int64_t>(terms_);
+  for (const int64_t threads : {int64_t{128}, int64_t{256}, int64_t{64}, int64_t{32}})
+    for (const int64_t n : {run, int64_t{1}}) {
+      if (threads > most) continue;
+      GridLoad l = load_of(threads, n * terms, n);
+      l.groups = std::max<int64_t>(static_cast<int64_t>(outputs_) / (threads * n), 1);
+      const GridCost c = grid_cost(l, gpu_figures(k_.renderer().target()));
+      if (!c.groups_at_once || c.clocks >= kBetter * least) continue;
+      least = c.clocks;
+      best = {threads, n};
+    }
+  return best;
+}
+
+/// Returns the threads that share a sum, from a warp to `most`, by the time that takes.
+int64_t GridPlanner::best_team(int64_t terms, int64_t run, int64_t most) const {
+  const GpuFigures& gpu = gpu_figures(k_.renderer().target());
+  int64_t best = std::min<int64_t>(gpu.warp, most);
+  double least = INFINITY;
+  for (int64_t threads = best; threads <= most; threads *= 2) {
+    if (threads > best && threads * run > terms) break;
+    const int64_t each = (terms + threads - 1) / threads;
+    GridLoad l = load_of(threads, each * static_cast<int64_t>(std::max(terms_ / static_cast<double>(terms), 1.0)), run);
+    l.groups = static_cast<int64_t>(outputs_);
+    l.instructions += kShuffles;
+    l.barriers = threads > gpu.warp;
+    l.shared_bytes = threads > gpu.warp ? threads / gpu.warp * 4 : 0;
+    const GridCost c = grid_cost(l, gpu);
+    if (!c.groups_at_once || c.clocks >= kBetter * least) continue;
+    least = c.clocks;
+    best = threads;
+  }
+  return best;
+}
+
+/// Lets whole warps share a sum over axis `a`, as many of them as take least time.
 bool GridPlanner::plan_warp_sums(int a, int outer, int64_t most) {
   const int64_t warp = gpu_figures(k_.renderer().target()).warp;
-  const double enough = gpu_figures(k_.renderer().target()).units * kBusy;
-  int64_t threads = std::min<int64_t>(warp, most);
-  while (threads * 2 <= most && threads * 2 * kFewTerms <= axis(a).size &&
-         static_cast<double>(threads) * outputs_ < enough)
-    threads *= 2;
+  int64_t threads = best_team(axis(a).size, run_of(a), most);
   while (threads > 2 && threads > axis(a).size) threads /= 2;
   // Adjacent elements of a thread at once, where each thread still has some.
   const int64_t run = run_of(a), together = run * threads;
@@ -232,14 +299,15 @@ void GridPlanner::unroll_sum() {
 
 /// Puts neighbouring threads along memory, and threads of a group along further axes while it has few.
 void GridPlanner::plan_threads() {
-  const int64_t most = std::min(kGroup, k_.renderer().target().group_threads);
-  const GpuFigures& gpu = gpu_figures(k_.renderer().target());
   const int along = longest(false);
-  if (!pixels_ && along >= 0 && outputs_ >= static_cast<double>(run_of(along) * gpu.units * gpu.schedulers * gpu.warp))
-    read_runs(along, OptOp::kUpcast, std::max<int64_t>(most / 2, 1));
+  const auto [threads, run] =
+      best_threads(k_.renderer().target().group_threads, !pixels_ && along >= 0 ? run_of(along) : 1);
+  // As many are along memory, and twice as many where other axes are short.
+  const int64_t most = std::min(2 * threads, k_.renderer().target().group_threads);
+  if (run > 1) read_runs(along, OptOp::kUpcast, threads);
   for (int a = longest(false); a >= 0 && threads_ < most; a = longest(false)) {
     const bool first = threads_ == 1;
-    const int64_t limit = std::min(most / threads_, first ? most / 2 : most);
+    const int64_t limit = first ? std::min(threads, std::max<int64_t>(most / 2, 1)) : most / threads_;
     if (limit < 2) return;
     int64_t n = divisor(a, limit);
     // Sizes that nothing divides: the last threads compute what others do, too.
@@ -254,15 +322,15 @@ void GridPlanner::plan_threads() {
 void GridPlanner::run() {
   for (const KernelAxes::Axis& x : k_.axes()) {
     if (x.size == 0) return;  // of a size that is not known
-    if (!x.reduce) outputs_ *= static_cast<double>(x.size);
   }
+  measure();
   pixels_ = plan_pixels(k_);
   if (pixels_) {
     share_sums_of_pixels();
     return k_.no_locals() ? void() : plan_threads();
   }
   if (k_.no_locals()) return unroll_sum();
-  if (plan_rows(k_) || plan_product()) return;
+  if (plan_rows(k_) || plan_packed_rows(k_) || plan_product()) return;
   const bool shared = plan_shared_sums();
   unroll_sum();
   if (!shared) plan_threads();

@@ -61,7 +61,10 @@ MatrixCost matrix_cost(const TensorCore& core, const MatrixTile& tile, const Mat
   int64_t registers[3];
   for (size_t i = 0; i < 3; i++) registers[i] = fragment_registers(core.layout[i]);
   const int64_t tiles = tile.tiles[0] * tile.tiles[1], teams = tile.warps[0] * tile.warps[1];
-  c.registers = tiles * registers[2] + tile.tiles[0] * registers[0] + tile.tiles[1] * registers[1] + kAddresses;
+  // Factors that are converted take two registers beside each of their own: those of all steps, as compilers begin early.
+  const int64_t factors = tile.tiles[0] * registers[0] + tile.tiles[1] * registers[1],
+                converted = gpu.widens(core) ? 2 * factors : 0;
+  c.registers = tiles * registers[2] + factors + converted * tile.steps + kAddresses;
   const int64_t rows = tile.warps[0] * tile.tiles[0] * core.m, columns = tile.warps[1] * tile.tiles[1] * core.n,
                 words = tile.steps * core.words();
   // A step is filled, another one read; of what instructions read from memory two are filled, and two are read.
@@ -92,8 +95,8 @@ MatrixCost matrix_cost(const TensorCore& core, const MatrixTile& tile, const Mat
   c.shared = own * (turns * static_cast<double>(teams * tile.steps) * operands.bytes + panel) / gpu.shared;
   c.l2 = own * brought / gpu.l2;
   c.issue = own *
-            (steps * (static_cast<double>(tiles) + operands.loads) + (tile.boxes ? 0 : panel / (8 * gpu.warp)) +
-             turns * static_cast<double>(warps) * kTurn) /
+            (steps * (static_cast<double>(tiles + converted) + operands.loads) +
+             (tile.boxes ? 0 : panel / (8 * gpu.warp)) + turns * static_cast<double>(warps) * kTurn) /
             gpu.schedulers;
   c.memory = memory_bytes / gpu.memory * gpu.clock;
   // Few warps do not hide what they wait for.
