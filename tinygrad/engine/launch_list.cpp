@@ -254,6 +254,12 @@ void LaunchList::run(size_t begin, size_t end, Cancellation::Hold& hold, const c
   if (pending) pending->flush();
 }
 
+void LaunchList::run(size_t begin, size_t end, Cancellation::Hold& hold, const char* what, bool direct) const {
+  InFlight exchanges(*this);
+  run(begin, end, hold, what, direct, exchanges);
+  exchanges.wait_all();
+}
+
 /// Keeps `pending` the queue with the latest commands, and hands those of another one before it to their device.
 void LaunchList::flush_others(Queue** pending, const Launch& l) const {
   Queue& queue = buffers[numbers[l.arguments]]->device().queue();

@@ -66,6 +66,8 @@ class LaunchList {
   /// their device. Collectives may be under way when it returns, in `exchanges`.
   void run(size_t begin, size_t end, Cancellation::Hold& hold, const char* what, bool direct,
            InFlight& exchanges) const;
+  /// The same, until its collectives are done too.
+  void run(size_t begin, size_t end, Cancellation::Hold& hold, const char* what, bool direct) const;
   /// Runs one launch through its device, reporting it; a collective to its end.
   void launch(const Launch& l) const;
   /// What a launch is given; borrowed from the list.

@@ -175,9 +175,7 @@ void ScheduleRun::run_calls() {
     const bool direct = !Cancellation::current() && !launches_are_watched();
     {
       Cancellation::Hold hold;
-      InFlight exchanges(list);
-      list.run(0, list.launches.size(), hold, "realize", direct, exchanges);
-      exchanges.wait_all();
+      list.run(0, list.launches.size(), hold, "realize", direct);
     }
     if (direct) list.count_direct();
     note_writes(list);
