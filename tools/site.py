@@ -24,7 +24,7 @@ NAV = [
     ("Tutorials", ["docs/tutorials/memory.md", "docs/tutorials/custom_*.md"]),
     ("Use", ["docs/tensor.md", "docs/operations.md", "docs/nn.md", "docs/jit.md", "docs/custom.md", "docs/python.md",
              "docs/formats.md", "docs/llm.md", "docs/chat_templates.md", "docs/serve.md", "docs/multi.md",
-             "docs/memory.md", "docs/env.md"]),
+             "docs/distributed.md", "docs/memory.md", "docs/env.md"]),
     ("Look inside", ["docs/tg.md", "docs/doctor.md", "docs/explain.md", "docs/viz.md", "docs/debug.md",
                      "docs/composition.md"]),
     ("Coming from", ["docs/migration.md", "docs/pitfalls.md"]),

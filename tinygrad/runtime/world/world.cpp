@@ -10,7 +10,7 @@
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/runtime/world/combine.h"
 #include "tinygrad/runtime/world/launcher.h"
-#include "tinygrad/runtime/world/progress.h"
+#include "tinygrad/runtime/world/world_progress.h"
 
 namespace tg::distributed {
 namespace {

@@ -1,5 +1,5 @@
 /// \file The thread that makes progress, what it tells the others, and how a world ends.
-#include "tinygrad/runtime/world/progress.h"
+#include "tinygrad/runtime/world/world_progress.h"
 
 #include <sched.h>
 #include <unistd.h>
