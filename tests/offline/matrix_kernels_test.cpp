@@ -173,7 +173,7 @@ constexpr const char *kBox = "cp.async.bulk.tensor.2d", *kToAll = ".multicast::c
 TEST(MatrixKernels, BoxesBringWhatWarpgroupsMultiply) {
   const Target target = cuda_target("sm_90a");
   for (const TensorCore* t : tensor_cores_of(target)) {
-    if (!t->reads_memory()) continue;
+    if (!t->reads_memory() || (t->n == 256 && t->a.itemsize() != 2)) continue;
     const int64_t step = 128 / t->a.itemsize();
     std::vector<Product> products{{64, 2 * t->n, 4 * step, false, true}, {128, t->n, 5 * step, false, true}};
     if (t->a.itemsize() == 2) products = {{64, 2 * t->n, 4 * step}, {128, t->n, 5 * step, true, false}};
