@@ -13,7 +13,7 @@ const GpuFigures& gpu_figures(const Target& target) {
     {"sm_89",   128, 2.52, 1008,  32, 128,   32,  4,    48,   kRegisters, 255, 100 * kKilo,  512,  1024, 256},
     {"sm_8",    108, 1.41, 2039,  47, 128,   32,  4,    64,   kRegisters, 255, 164 * kKilo,  2048, 4096, 1024},
     // mma.sync reaches five eighths of what wgmma does, and has no fp8 of its own.
-    {"sm_9",    132, 1.83, 3350,  39, 128,   32,  4,    64,   kRegisters, 255, 228 * kKilo,  2560, 5120, 1280, 1.6, true},
+    {"sm_9",    132, 1.83, 3350,  39, 128,   32,  4,    64,  kRegisters, 255, 228 * kKilo, 2560, 5120, 1280, 1.6, true},
     {"sm_10",   148, 1.85, 8000,  39, 128,   32,  4,    64,   kRegisters, 255, 228 * kKilo,  2048, 4096, 1024},
     {"sm_12",   170, 2.41, 1792,  32, 128,   32,  4,    48,   kRegisters, 255, 100 * kKilo,  512,  1024, 256},
     {"gfx90a",  104, 1.70, 1638,  64, 128,   64,  4,    32,   kRegisters * 2, 512, 64 * kKilo, 1024, 1024, 256},

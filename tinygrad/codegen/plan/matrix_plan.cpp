@@ -61,7 +61,7 @@ MatrixCost matrix_cost(const TensorCore& core, const MatrixTile& tile, const Mat
   int64_t registers[3];
   for (size_t i = 0; i < 3; i++) registers[i] = fragment_registers(core.layout[i]);
   const int64_t tiles = tile.tiles[0] * tile.tiles[1], teams = tile.warps[0] * tile.warps[1];
-  // Factors that are converted take two registers beside each of their own: those of all steps, as compilers begin early.
+  // Factors that are converted take two registers beside each of their own: of all steps, as compilers begin early.
   const int64_t factors = tile.tiles[0] * registers[0] + tile.tiles[1] * registers[1],
                 converted = gpu.widens(core) ? 2 * factors : 0;
   c.registers = tiles * registers[2] + factors + converted * tile.steps + kAddresses;
