@@ -189,7 +189,7 @@ TEST(TgDoctor, FailsWhereNothingCompiles) {
 
 constexpr const char* kLine = "\r\x1b[K";
 
-/// What a program shows at a terminal, once with lines of progress and once without.
+/// What a program shows at a terminal.
 std::string at_terminal(const std::vector<std::string>& arguments, Environment env = {}) {
   std::vector<std::string> command{TG_PROGRAM};
   command.insert(command.end(), arguments.begin(), arguments.end());
@@ -231,10 +231,6 @@ TEST(TgProgress, LoadingAndDownloadingAModel) {
   const std::string shown = at_terminal({"llm", "--model", server.url("/tiny.gguf"), "-p", "x", "-n", "1"},
                                         {{"PROGRESS", "2"}, {"XDG_CACHE_HOME", dir / "cache"}});
   EXPECT_THAT(shown, AllOf(HasSubstr("tiny.gguf: 0 B"), HasSubstr("loading layers: ")));
-}
-
-TEST(TgProgress, QuickTasksShowNothing) {
-  EXPECT_THAT(at_terminal({"explain", "--quick", "rand(3) + 1"}, {{"PROGRESS", "1"}}), Not(HasSubstr(kLine)));
 }
 
 }  // namespace
