@@ -38,7 +38,9 @@ LaunchList list_of(int out, int in, ScheduleBuffer::Kind written, const Compiled
   Schedule s;
   for (ScheduleBuffer::Kind kind : {written, ScheduleBuffer::kInput})
     s.buffers.push_back({kind, dtypes::int32, kElements, "CPU", -1});
-  s.calls.push_back({ScheduleCall::kKernel, {}, {0, 1}, {}, "test"});
+  ScheduleCall& call = s.calls.emplace_back();
+  call.buffers = {0, 1};
+  call.metadata = "test";
   LaunchList list;
   for (int at : {out, in}) list.buffers.push_back(all->view(kElements, dtypes::int32, at * int64_t{sizeof(int)}));
   list.add(s, 0, k, {}, std::make_shared<ScheduleCall>(s.calls[0]));

@@ -26,8 +26,8 @@ struct ScheduleBuffer {
   double instead = 0;  ///< how often each element would be computed otherwise; 0: that was not the question
 };
 
-/// One step: a kernel over buffers, a copy buffers[0] <- buffers[1] between devices, or what processes do together, from
-/// buffers[1] to buffers[0].
+/// One step: a kernel over buffers, a copy buffers[0] <- buffers[1] between devices, or what processes do together,
+/// from buffers[1] to buffers[0].
 struct ScheduleCall {
   enum Kind : uint8_t { kKernel, kCopy, kCollective } kind = kKernel;
   KernelRef kernel;

@@ -5,9 +5,9 @@
 /// MSELECT(x), i: what device i has. ALLREDUCE(x), op: what all devices have, combined, on each of them. Every other
 /// node whose sources have several devices has them too; tensor/multi/lower_multi.h makes one graph for each device.
 ///
-/// Devices of a world of processes (uop/mesh.h) have one name. Their mesh may have several axes: COPY(x, CONST(axis)...)
-/// has one for each, -1 where processes along it have the same, and so has UNSHARD, as its argument. MSTACK has what this
-/// process has, and the devices as its argument.
+/// Devices of a world of processes (uop/mesh.h) have one name. Their mesh may have several axes: COPY(x,
+/// CONST(axis)...) has one for each, -1 where processes along it have the same, and so has UNSHARD, as its argument.
+/// MSTACK has what this process has, and the devices as its argument.
 #pragma once
 #include <string>
 #include <string_view>
@@ -50,7 +50,8 @@ ShardAxes shard_axes(UOp u);
 ShardAxes unshard_axes(UOp u);
 /// A shape whose axes are divided among devices.
 Shape divided(Shape s, const ShardAxes& axes, const MeshSizes& mesh);
-/// The sources that say how a COPY to these devices, or a PARAM, is sharded: none, one, or one for each axis of a mesh.
+/// The sources that say how a COPY to these devices, or a PARAM, is sharded: none, one, or one for each axis of a
+/// mesh.
 UOps sharding_sources(const std::string& devices, const ShardAxes& axes);
 /// The shape of a COLLECTIVE of a value of shape `s`. ShapeError where that has no piece for each process.
 Shape collective_shape(const CollectiveArg& c, const Shape& s);

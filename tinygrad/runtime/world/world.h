@@ -15,9 +15,9 @@ struct InitOptions {
 };
 
 /// Joins the processes that the launcher started (mpirun, srun), waiting for all of them; returns at once where that
-/// was done, or where there is no launcher: then the world is this process alone. PeerError when the world does not form
-/// in time, has another size than the launcher says, or a process has another version of the library; DeviceError when
-/// there is no MPI library.
+/// was done, or where there is no launcher: then the world is this process alone. PeerError when the world does not
+/// form in time, has another size than the launcher says, or a process has another version of the library;
+/// DeviceError when there is no MPI library.
 void init(const InitOptions& options = {});
 /// Whether init() has been called.
 bool is_initialized();

@@ -7,9 +7,9 @@
 #include "tinygrad/tensor/multi/mesh_tensor.h"
 #include "tinygrad/tensor/tensor.h"
 
-/// All take what this process has, lazily, as part of the graph: they are scheduled, captured and counted like kernels,
-/// and have gradients, those of the sum of the losses of all processes. Processes form groups along axes of a mesh; each
-/// calls the same functions in the same order. DeviceError for a tensor on several devices.
+/// All take what this process has, lazily, as part of the graph: they are scheduled, captured and counted like
+/// kernels, and have gradients, those of the sum of the losses of all processes. Processes form groups along axes of
+/// a mesh; each calls the same functions in the same order. DeviceError for a tensor on several devices.
 namespace tg::distributed {
 
 /// Returns the sum (or MAX, MUL) of the group's values, for each of it, in the shape of one.
@@ -18,14 +18,16 @@ Tensor all_reduce(const Tensor& x, const Mesh& mesh, const std::vector<std::stri
 Tensor reduce_scatter(const Tensor& x, const Mesh& mesh, const std::string& axis, int dim = 0, Ops op = Ops::ADD);
 /// Returns the group's values, concatenated along `dim`.
 Tensor all_gather(const Tensor& x, const Mesh& mesh, const std::string& axis, int dim = 0);
-/// Splits a value into n slices along `split`, of which process p gets the p-th of everybody, concatenated along `join`.
+/// Splits a value into n slices along `split`, of which process p gets the p-th of everybody, concatenated along
+/// `join`.
 Tensor all_to_all(const Tensor& x, const Mesh& mesh, const std::string& axis, int split, int join);
 /// Returns the value of the process at position `root` of the group.
 Tensor broadcast(const Tensor& x, const Mesh& mesh, const std::string& axis, int root = 0);
 /// Sends a value to a rank when the result, the value itself, is computed. Its gradient is that of the result and what
 /// the receiver's is.
 Tensor send(const Tensor& x, int to);
-/// Returns the value that a rank sends, of the shape and type of `like`, whose gradient is what sends the gradient back.
+/// Returns the value that a rank sends, of the shape and type of `like`, whose gradient is what sends the gradient
+/// back.
 Tensor receive(const Tensor& like, int from);
 
 }  // namespace tg::distributed

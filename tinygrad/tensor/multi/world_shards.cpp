@@ -56,8 +56,8 @@ class AxisExchange {
 
  private:
   UOp run(UOp x, CollectiveKind what, Ops op = Ops::ADD) const { return collective(x, what, world_, 1u << k_, op); }
-  /// Returns the slice of a sum over processes, possibly cast and seen in another shape, as a reduce_scatter; null where
-  /// the value is something else.
+  /// Returns the slice of a sum over processes, possibly cast and seen in another shape, as a reduce_scatter; null
+  /// where the value is something else.
   UOp scattered(UOp x, int axis) const {
     if (x.is(Ops::CAST)) {
       const UOp sum = scattered(x.src(0), axis);
