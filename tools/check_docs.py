@@ -118,8 +118,8 @@ def definitions(text):
 
 
 def thrown_errors(root):
-  """By `Class::name`, or the name alone of a free function: the errors that its definition throws, with those of
-  helpers in the same file."""
+  """By `Class::name`, or the name alone of a free function, and by source: the errors that its definition throws there,
+  with those of helpers in the same file."""
   found = {}
   for source in sorted((root / "tinygrad").rglob("*.cpp")):
     bodies = {}
@@ -134,8 +134,17 @@ def thrown_errors(root):
 
     for name in bodies:
       short = "::".join(re.sub(r"<.*>", "", name).split("::")[-2:])
-      if out := errors(name, {name}): found.setdefault(short, set()).update(out)
+      found.setdefault(short, {}).setdefault(str(source.relative_to(root)), set()).update(errors(name, {name}))
   return found
+
+
+def errors_of(by_source, header):
+  """The errors of a function that a header declares: of its definition beside the header, else of those of that name in
+  its folder, else of all of them."""
+  folder = header.rpartition("/")[0] + "/"
+  for near in (header.removesuffix(".h") + ".cpp", folder, ""):
+    if found := [errors for source, errors in by_source.items() if source.startswith(near)]: return set().union(*found)
+  return set()
 
 
 MAKES_TENSORS = re.compile(r"\bTensors?\b")
@@ -144,9 +153,8 @@ SHAPE = re.compile(r"[Ss]hape|\baxis|\baxes|[Ee]lement|scalar|\(\.\.\.|\([a-z]+,
 TYPE = re.compile(r"[Tt]ype|dtype|float|\bint(32|64)?\b|\bbool\b|uint8|integer|[Vv]alue|[Ss]torage|default")
 
 
-def lacking(comment, key, name, result, thrown):
+def lacking(comment, errors, result):
   """What a comment does not say, as a text; empty: nothing."""
-  errors = thrown.get(key, thrown.get(name, set()) if key == name else set())
   missing = sorted(e for e in errors if e not in ("Error", "InternalError") and e not in comment)
   if MAKES_TENSORS.search(result):
     comment = re.sub(r"\w+Error", "", comment)
@@ -193,7 +201,7 @@ def undocumented(root, entry=ENTRY):
         missing.add((path, line, full, "a comment"))
         continue
       key = f"{own}::{name}" if own and own[0].isupper() else name
-      if what := lacking(comment_of(lines[path], line), key, name, result, thrown):
+      if what := lacking(comment_of(lines[path], line), errors_of(thrown.get(key, {}), path), result):
         missing.add((path, line, full, what))
   return sorted(missing), len(all_)
 

@@ -23,13 +23,8 @@ Mesh mesh_from(const nb::dict& axes, const std::string& device) {
   for (auto [name, size] : axes) out.push_back({nb::cast<std::string>(name), nb::cast<int64_t>(size)});
   return Mesh(std::move(out), device);
 }
-/// Waits without the interpreter's lock: other threads go on.
-template <class F> auto unlocked(F f) {
-  return [f](auto... arguments) {
-    nb::gil_scoped_release release;
-    return f(arguments...);
-  };
-}
+/// Waits are without the interpreter's lock: other threads go on.
+using Unlocked = nb::call_guard<nb::gil_scoped_release>;
 using Axes = std::vector<std::string>;
 
 void bind_mesh(nb::module_& m) {
@@ -48,8 +43,9 @@ void bind_mesh(nb::module_& m) {
 void bind_distributed(nb::module_& m) {
   using namespace distributed;
   nb::module_ d = m.def_submodule("distributed", "Programs of several processes.");
-  d.def("init", unlocked([](double timeout) { init({timeout}); }), "timeout"_a = 0.0,
-        "Joins the processes that the launcher started; a world of one where there is no launcher.");
+  d.def(
+      "init", [](double timeout) { init({timeout}); }, "timeout"_a = 0.0, Unlocked(),
+      "Joins the processes that the launcher started; a world of one where there is no launcher.");
   d.def("is_initialized", &is_initialized, "Whether init() has been called.");
   d.def("rank", &rank, "Number of this process.");
   d.def("size", &size, "Number of processes.");
@@ -59,10 +55,9 @@ void bind_distributed(nb::module_& m) {
   d.def(
       "devices", [](const std::string& device) { return nb::tuple(nb::cast(devices(device))); }, "device"_a = "",
       "Devices of all processes, to shard over.");
-  d.def("barrier", unlocked([] { barrier(); }), "Waits until all processes are here.");
-  d.def("finalize", unlocked([] { finalize(); }), "Leaves the world, with all others.");
-  d.def("fail", unlocked([](const std::string& why) { fail(why); }), "why"_a,
-        "Tells all others that this process cannot go on.");
+  d.def("barrier", &barrier, Unlocked(), "Waits until all processes are here.");
+  d.def("finalize", &finalize, Unlocked(), "Leaves the world, with all others.");
+  d.def("fail", &fail, "why"_a, Unlocked(), "Tells all others that this process cannot go on.");
   bind_mesh(d);
   d.def(
       "all_reduce",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""faults.py PROGRAM KIND RANKS FAULT [RUNS]: runs fault_program under mpirun and asks that every process that is left gets a
-PeerError naming the one that failed, in time, and that no process stays behind."""
+"""faults.py PROGRAM KIND RANKS FAULT [RUNS]: runs fault_program under mpirun and asks that every process that is left
+gets a PeerError naming the one that failed, in time, and that no process stays behind."""
 import os, random, re, subprocess, sys, time, uuid
 
 LAUNCH = {
@@ -31,17 +31,18 @@ def run(program, kind, ranks, fault):
   mark = f"TG_FAULT_RUN={uuid.uuid4()}"
   env = dict(os.environ, WORLD_TIMEOUT="6", NUM_CPU_THREADS="1", **dict([mark.split("=")]))
   start = time.monotonic()
-  p = subprocess.run(LAUNCH[kind] + ["-n", str(ranks), program, fault, str(who), str(delay)], env=env, capture_output=True,
-                     text=True, timeout=60)
+  p = subprocess.run(LAUNCH[kind] + ["-n", str(ranks), program, fault, str(who), str(delay)], env=env,
+                     capture_output=True, text=True, timeout=60)
   took = time.monotonic() - start
   errors = {int(m[1]): (int(m[2]), m[3]) for m in re.finditer(r"rank (\d+): PeerError of rank (-?\d+): (.*)", p.stdout)}
   problems = []
   for r in range(ranks):
     if r == who and fault != "shapes": continue
     if r not in errors: problems.append(f"rank {r} got no PeerError")
-    elif fault == "shapes":
-      if errors[r][0] < 0 or not re.search(EXPECT[fault], errors[r][1]): problems.append(f"rank {r}: {errors[r]}")
-    elif errors[r][0] != who or not re.search(EXPECT[fault], errors[r][1]): problems.append(f"rank {r}: {errors[r]}, not of {who}")
+    else:
+      of, text = errors[r]
+      named = of >= 0 if fault == "shapes" else of == who
+      if not named or not re.search(EXPECT[fault], text): problems.append(f"rank {r}: {errors[r]}, not of {who}")
   if p.returncode == 0: problems.append("mpirun reports success")
   if took > LIMIT_S + 5: problems.append(f"took {took:.1f} s")
   for _ in range(30):
@@ -49,7 +50,8 @@ def run(program, kind, ranks, fault):
     time.sleep(0.1)
   else: problems.append(f"processes {orphans} are left")
   if problems:
-    print(f"{fault} of rank {who} after {delay} ms: " + "; ".join(problems), p.stdout[-3000:], p.stderr[-3000:], sep="\n")
+    print(f"{fault} of rank {who} after {delay} ms: " + "; ".join(problems), p.stdout[-3000:], p.stderr[-3000:],
+          sep="\n")
   return not problems, took
 
 if __name__ == "__main__":

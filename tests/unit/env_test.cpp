@@ -92,13 +92,13 @@ TEST(Env, RangesAsText) {
   EXPECT_EQ(env::range_text("NOT_A_VARIABLE"), "");
 }
 
-/// The sources below a folder of the repository, in one text.
+/// The sources below a folder of the repository, what CMake says of them included, in one text.
 std::string sources(const std::vector<std::string>& folders, const std::vector<std::string>& without) {
   std::string all;
   for (const std::string& folder : folders)
     for (const auto& e : std::filesystem::recursive_directory_iterator(std::string(TG_SOURCE_DIR "/") + folder)) {
       const std::string ext = e.path().extension(), name = e.path().filename();
-      if ((ext != ".cpp" && ext != ".h" && ext != ".py") ||
+      if ((ext != ".cpp" && ext != ".h" && ext != ".py" && ext != ".txt") ||
           std::find(without.begin(), without.end(), name) != without.end())
         continue;
       std::ostringstream text;

@@ -109,7 +109,8 @@ TEST(Tables, Code) {
       run_interp(p, want);
       const Compiled c = compile(p, t);
       EXPECT_EQ(c.source.find("permvar") != std::string::npos, t.has("avx512f") && d.itemsize() <= 4) << c.source;
-      if (c.kernel) c(got);
+      if (!c.kernel) continue;  // another processor
+      c(got);
       EXPECT_EQ(got, want);
     }
 }

@@ -15,7 +15,8 @@
 
 namespace tg {
 
-/// A kernel, a copy, or what several processes do together. Nothing is looked up, checked or allocated any more when it is launched.
+/// A kernel, a copy, or what several processes do together. Nothing is looked up, checked or allocated any more when it
+/// is launched.
 struct Launch {
   HostKernel host = nullptr;           ///< a host kernel without a THREAD range is called directly
   uint32_t arguments = 0, values = 0;  ///< where its buffers and the values of its variables begin in the list

@@ -50,8 +50,7 @@ class Tensor {
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) noexcept = default;
   ~Tensor() = default;
-  /// Makes this handle another name of `t`; nothing is written. A returned temporary cannot be assigned to: elements
-  /// are written by at().
+  /// Makes this handle another name of `t`; nothing is written. Elements of a temporary are written by at().
   Tensor& operator=(const Tensor& t) & = default;
   Tensor& operator=(Tensor&& t) & noexcept = default;
   template <std::convertible_to<Tensor> T> void operator=(T&&) && {
@@ -71,8 +70,7 @@ class Tensor {
   explicit Tensor(const std::vector<T>& data, const TensorOptions& o = {}) : Tensor(from(data, o)) {}
   template <Arithmetic T, std::same_as<DType> D>
   Tensor(const std::vector<T>& data, D dtype) : Tensor(data, TensorOptions{.dtype = dtype}) {}
-  /// Nested vectors and arrays, one row each: `std::vector<std::vector<float>>`, `std::array<int, 3>`. ShapeError when
-  /// rows differ in length.
+  /// Nested vectors and arrays, a row each: `std::vector<std::vector<float>>`. ShapeError when rows differ in length.
   template <nested::Rows T> explicit Tensor(const T& rows, const TensorOptions& o = {}) : Tensor(from(rows, o)) {}
   template <nested::Rows T, std::same_as<DType> D>
   Tensor(const T& rows, D dtype) : Tensor(rows, TensorOptions{.dtype = dtype}) {}
@@ -95,8 +93,7 @@ class Tensor {
   template <Arithmetic T> static Tensor from(std::span<const T> data, const Shape& shape, const TensorOptions& o = {}) {
     return from_bytes(std::as_bytes(data), dtype_of_v<T>, shape, o);
   }
-  /// Row-major elements of type `dtype` as bytes. ShapeError when their number does not fit the shape. A different
-  /// `o.dtype` converts.
+  /// Row-major elements of type `dtype` as bytes; `o.dtype` converts. ShapeError when they do not fit the shape.
   static Tensor from_bytes(std::span<const std::byte> data, DType dtype, const Shape& shape,
                            const TensorOptions& o = {});
   /// The tensor of a graph node: must be called under a GraphScope.
@@ -119,8 +116,7 @@ class Tensor {
   static Tensor scalar(Scalar v, std::optional<DType> dtype = {});
   /// A short vector of literals without storage, of the given type or the values' common one.
   static Tensor constants(const std::vector<Scalar>& values, std::optional<DType> dtype = {});
-  /// A file's elements (uint8 unless o.dtype says otherwise) on the DISK device, copied to o.device when one is named.
-  /// FileError when there is none.
+  /// A file's elements (uint8, or o.dtype) on the DISK device, copied to o.device when named. FileError without a file.
   static Tensor from_file(const std::string& path, const TensorOptions& o = {});
   /// The bytes at an http(s) or file address as uint8 on the DISK device: downloaded once, then read from the cache
   /// (see io/fetch.h). Throws FileError when it cannot be fetched, FormatError for damaged gzip data, ValueError for
@@ -203,8 +199,7 @@ class Tensor {
   static Tensor kaiming_normal(const Shape& shape, double a = 0.01, const TensorOptions& o = {});
   Tensor rand_like(std::optional<DType> dtype = {}) const;
   Tensor randn_like(std::optional<DType> dtype = {}) const;
-  /// `num` words of threefry bits for a key and a counter of two uint32 words each (low first). ShapeError for more
-  /// than 2^32 - 1.
+  /// `num` words of threefry bits for a key and a counter of two uint32 words (low first). ShapeError from 2^32 on.
   static Tensor random_bits(const Tensor& key, const Tensor& counter, int64_t num);
   /// The numbers 0 to n - 1 in random order: (n,), int32 by default. Throws ValueError for a negative n.
   static Tensor randperm(int64_t n, const TensorOptions& o = {});
@@ -267,8 +262,7 @@ class Tensor {
   /// Shapes: the one asked for, of which one size may be -1. ShapeError when the number of elements differs.
   Tensor reshape(const Shape& shape) const;
   Tensor view(const Shape& shape) const { return reshape(shape); }
-  /// Shapes: the one asked for, by NumPy broadcasting; -1 keeps a size. ShapeError where an old size is neither 1 nor
-  /// the new one.
+  /// Shapes: the one asked for, by NumPy broadcasting; -1 keeps a size. ShapeError where the old is not 1 or the new.
   Tensor expand(const Shape& shape) const;
   /// Axis i of the result is axis order[i] of this. ShapeError unless each axis is named once.
   Tensor permute(const std::vector<int>& order) const;
@@ -322,8 +316,7 @@ class Tensor {
   /// matrix its diagonal. ShapeError for too few or, of diag, too many axes.
   Tensor diagonal(int offset = 0, int axis1 = 0, int axis2 = 1) const;
   Tensor diag() const;
-  /// Joins tensors along an axis, or along a new one; types are promoted. ValueError for no tensors, ShapeError where
-  /// the other sizes differ.
+  /// Joins tensors along an axis, old or new; types are promoted. ValueError for none, ShapeError where sizes differ.
   static Tensor cat(const Tensors& tensors, int axis = 0);
   static Tensor stack(const Tensors& tensors, int axis = 0);
   Tensor cat(const Tensor& other, int axis = 0) const { return cat(Tensors{*this, other}, axis); }
@@ -433,8 +426,7 @@ class Tensor {
   /// `v` as a tensor of the same kind: of this tensor's type when that can hold it.
   Tensor ufix(Scalar v) const;
   Tensor lerp(const Tensor& end, const Tensor& weight) const;
-  /// x where this (a condition) holds, else y: all three broadcast, the type is that of x and y together. DTypeError
-  /// for a condition that is not bool.
+  /// x where this condition holds, else y: all three broadcast, x and y promote. DTypeError unless it is bool.
   Tensor where(const Tensor& x, const Tensor& y) const;
   Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
 
@@ -465,8 +457,7 @@ class Tensor {
   Tensor var(int axis, bool keepdim = false) const { return var(VarOptions{.axis = axis, .keepdim = keepdim}); }
   Tensor std(int axis, bool keepdim = false) const { return std(VarOptions{.axis = axis, .keepdim = keepdim}); }
   std::pair<Tensor, Tensor> var_mean(const VarOptions& o = {}) const;
-  /// Positions of the greatest and the least element, the first of equals: int32, int64 for axes beyond it. Throws
-  /// ShapeError where there is no element.
+  /// Positions of the greatest, the least element, the first of equals: int32 or int64. ShapeError where there is none.
   Tensor argmax(const ArgOptions& o = {}) const;
   Tensor argmin(const ArgOptions& o = {}) const;
   Tensor argmax(int axis, bool keepdim = false) const { return argmax(ArgOptions{.axis = axis, .keepdim = keepdim}); }
@@ -637,8 +628,7 @@ class Tensor {
   /// expression is replaced by one with the new elements. Gradients flow to the value and to the elements not
   /// overwritten. ShapeError, DTypeError (literals take the tensor's type), DeviceError, IndexError.
   void setitem(const std::vector<Index>& indices, const Tensor& value) const;
-  /// Returns a copy with `value` (broadcast) at the elements `indices` name. With `accumulate` it is added, once for
-  /// each time an element is named.
+  /// Returns a copy with `value` (broadcast) at `indices`; `accumulate` adds, once for each time an element is named.
   Tensor index_put(const std::vector<Index>& indices, const Tensor& value, bool accumulate = false) const;
   /// Returns whether another live tensor that is no view of this one's storage was computed from this tensor and is
   /// still pending, apart from `besides` and its sources. It goes on reading the old elements after a setitem.
@@ -722,8 +712,7 @@ class Tensor {
 #undef TG_UPDATE
 
   // ---- values ----
-  /// The value of a tensor with one element. DTypeError when T cannot hold such values (a float read as an integer),
-  /// ValueError when it does not fit.
+  /// The value of a tensor with one element. DTypeError when T cannot hold such values, ValueError if it does not fit.
   template <Arithmetic T> T item() const;
   /// All elements, row-major, in host memory this tensor keeps alive until it is assigned or dies. T must be the
   /// dtype's own C++ type (uint16_t: half, bfloat16), else DTypeError.

@@ -44,7 +44,7 @@ MeshSizes mesh_of(const std::string& devices);
 /// The axis along which each device has a slice; -1: every device has the whole value, or there is one device.
 /// ShapeError for views that would move elements between devices. Of a mesh: its first axis.
 int shard_axis(UOp u);
-/// The same for each axis of a mesh.
+/// The same for each axis of a mesh. ShapeError as shard_axis.
 ShardAxes shard_axes(UOp u);
 /// Those of an UNSHARD itself.
 ShardAxes unshard_axes(UOp u);

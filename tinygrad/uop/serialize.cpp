@@ -99,8 +99,8 @@ AddrSpace read_addrspace(ByteReader& r) {
 }
 
 Arg read_arg(ByteReader& r) {
-  switch (
-      static_cast<ArgKind>(r.below<uint8_t>(static_cast<uint8_t>(ArgKind::kCollective) + 1, "an unknown kind of argument"))) {
+  switch (static_cast<ArgKind>(
+      r.below<uint8_t>(static_cast<uint8_t>(ArgKind::kCollective) + 1, "an unknown kind of argument"))) {
     case ArgKind::kNone: return {};
     case ArgKind::kInvalid: return Arg::invalid();
     case ArgKind::kInt: return Arg(r.value<int64_t>());

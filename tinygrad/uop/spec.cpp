@@ -280,8 +280,8 @@ const Spec& spec_tensor() {
 const Spec& spec_kernel() {
   static const Spec s =
       Spec{
-          rule(u = any_of(groups::kMovement | Ops::COPY | Ops::COLLECTIVE | Ops::CONTIGUOUS | Ops::DETACH | Ops::ARANGE |
-                          Ops::CONTIGUOUS_BACKWARD | Ops::CUSTOM_GRADIENT),
+          rule(u = any_of(groups::kMovement | Ops::COPY | Ops::COLLECTIVE | Ops::CONTIGUOUS | Ops::DETACH |
+                          Ops::ARANGE | Ops::CONTIGUOUS_BACKWARD | Ops::CUSTOM_GRADIENT),
                [](U) { return must(false, "no movement, no tensors"); }),
           rule(u = any_of(groups::kElementwise),
                [](U u) { return unless(u.dtype() != dtypes::weakfloat, "no weakfloat"); }),

@@ -53,8 +53,8 @@ def _type_of(key: str, value: Any) -> GGUFValueType:
 def gguf_save(tensors: dict[str, Tensor], fn: str | pathlib.Path, metadata: dict[str, Any] | None = None,
               types: dict[str, int] | int | None = None, alignment: int = 32) -> None:
   """Writes a GGUF file; an old one is replaced when the new one is complete.
-  types: one for all tensors, or one for each of some names; others are written in their dtype. Bytes (uint8) with a type
-  are blocks that are packed already, as ggml_quantize gives them.
+  types: one for all tensors, or one for each of some names; others are written in their dtype. Bytes (uint8) with a
+  type are blocks that are packed already, as ggml_quantize gives them.
   metadata: bool, int, float, str or lists of them; (GGUFValueType, value) says the type, which else is INT32 or the
   one that holds the integer, FLOAT32, BOOL or STRING."""
   pairs = []

@@ -9,7 +9,6 @@
 #include "tinygrad/target/gpu_figures.h"
 #include "tinygrad/uop/affine.h"
 #include "tinygrad/uop/facts.h"
-#include "tinygrad/uop/loop_ranges.h"
 
 namespace tg {
 namespace {

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <deque>
 
-#include "tinygrad/base/contains.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/runtime/world/combine.h"
 

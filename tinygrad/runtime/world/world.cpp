@@ -18,7 +18,7 @@ std::mutex& world_mutex() {
   static auto* m = new std::mutex;
   return *m;
 }
-Progress* g_progress = nullptr;  // never destroyed: operations may be under way when the program ends
+WorldProgress* g_progress = nullptr;  // never destroyed: operations may be under way when the program ends
 bool g_initialized = false;
 bool g_left = false;
 std::terminate_handler g_terminate = nullptr;
@@ -86,7 +86,7 @@ void init(const InitOptions& options) {
   const Launcher launcher = find_launcher();
   if (launcher.size > 1) {
     const std::string asked = env::MPI_LIBRARY.get();
-    auto* progress = new Progress(Mpi::open(asked.empty() ? launcher.library : asked), limit);
+    auto* progress = new WorldProgress(Mpi::open(asked.empty() ? launcher.library : asked), limit);
     progress->join(launcher.size);
     g_progress = progress;
     g_terminate = std::set_terminate(tell_and_terminate);

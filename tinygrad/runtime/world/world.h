@@ -17,7 +17,7 @@ struct InitOptions {
 /// Joins the processes that the launcher started (mpirun, srun), waiting for all of them; returns at once where that
 /// was done, or where there is no launcher: then the world is this process alone. PeerError when the world does not
 /// form in time, has another size than the launcher says, or a process has another version of the library;
-/// DeviceError when there is no MPI library.
+/// DeviceError when there is no MPI library; ValueError after finalize().
 void init(const InitOptions& options = {});
 /// Whether init() has been called.
 bool is_initialized();
@@ -36,7 +36,7 @@ uint64_t shared_seed();
 std::vector<std::string> devices(const std::string& device = "");
 
 /// Waits until all processes are here. PeerError as by every operation: a process died, left, does something else or
-/// does not come in time.
+/// does not come in time. ValueError after finalize().
 void barrier();
 /// Leaves the world, waiting for the others to leave it too; also done when the program ends. The world does not form
 /// again. After a PeerError it returns at once.
@@ -47,9 +47,10 @@ void fail(const std::string& why);
 
 /// Begins an operation on host memory: pieces at `in`, results at `out`, which may be equal, or do not overlap. Both
 /// stay until the event is reached, and `keep` lives until nothing touches them any more. All processes of the group
-/// begin their operations in the same order. Event::wait throws PeerError.
+/// begin their operations in the same order. Event::wait throws PeerError. ValueError for a rank, root or number of
+/// elements that cannot be, or after finalize(); DTypeError for an operation that a type does not have.
 EventRef start(const Collective& c, const void* in, void* out, std::shared_ptr<void> keep = {});
-/// Begins an operation and waits for it.
+/// Begins an operation and waits for it. Errors: ValueError and DTypeError as start(), PeerError.
 void run(const Collective& c, const void* in, void* out);
 
 }  // namespace tg::distributed

@@ -42,7 +42,7 @@ void WorldOperation::wait() {
 
 // ---- joining ----
 
-void Progress::join(int expected) {
+void WorldProgress::join(int expected) {
   thread_ = std::thread([this] { run(); });
   std::unique_lock lock(mutex_);
   const bool in_time = changed_.wait_for(lock, std::chrono::duration<double>(timeout_s_),
@@ -67,7 +67,7 @@ void Progress::join(int expected) {
   }
 }
 
-void Progress::exchange_cards() {
+void WorldProgress::exchange_cards() {
   const int n = mpi_->size();
   rank_ = mpi_->rank();
   version_ = mpi_->version();
@@ -90,7 +90,7 @@ void Progress::exchange_cards() {
   mpi_->receive(&incoming_, sizeof incoming_, Mpi::kAnySource, kControlTag, &incoming_request_);
 }
 
-void Progress::watch() {
+void WorldProgress::watch() {
   watch_.emplace(cards_, rank_,
                  PeerWatch::Events{[this](int r) {
                                      std::lock_guard lock(mutex_);
@@ -106,7 +106,7 @@ void Progress::watch() {
 
 // ---- the thread ----
 
-void Progress::run() {
+void WorldProgress::run() {
   try {
     mpi_->init();
     exchange_cards();
@@ -143,7 +143,7 @@ void Progress::run() {
 }
 
 /// After a failure: a program that does not come to notice ends with the reason, soon where the launcher asked for it.
-void Progress::end_unattended() {
+void WorldProgress::end_unattended() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
     if (!seen_) {
@@ -162,7 +162,7 @@ void Progress::end_unattended() {
 }
 
 /// Does everything that can be done now. True when something happened.
-bool Progress::poll() {
+bool WorldProgress::poll() {
   bool moved = false;
   try {
     if (closed_) return false;
@@ -180,7 +180,7 @@ bool Progress::poll() {
   return moved;
 }
 
-void Progress::begin_submitted() {
+void WorldProgress::begin_submitted() {
   while (true) {
     std::shared_ptr<WorldOperation> op;
     {
@@ -213,7 +213,7 @@ void Progress::begin_submitted() {
   }
 }
 
-bool Progress::advance_all() {
+bool WorldProgress::advance_all() {
   bool any = false;
   const Clock::time_point now = Clock::now();
   std::erase_if(active_, [&](const std::shared_ptr<WorldOperation>& op) {
@@ -236,7 +236,7 @@ bool Progress::advance_all() {
 }
 
 /// Asks those who do not take part what they do, and gives up in time.
-void Progress::look_after(WorldOperation& op, Clock::time_point now) {
+void WorldProgress::look_after(WorldOperation& op, Clock::time_point now) {
   if (now - op.moved < kStalled || now - op.told < kStalled) return;
   op.told = now;
   const std::vector<int> missing = op.exchange->missing();
@@ -258,12 +258,12 @@ void Progress::look_after(WorldOperation& op, Clock::time_point now) {
 
 // ---- what processes tell each other ----
 
-void Progress::send_control(const Control& c, int to) {
+void WorldProgress::send_control(const Control& c, int to) {
   Told& t = told_.emplace_back(Told{std::make_unique<Control>(c), {}});
   mpi_->send(t.message.get(), sizeof c, to, kControlTag, &t.request);
 }
 
-void Progress::receive_controls() {
+void WorldProgress::receive_controls() {
   while (!told_.empty() && mpi_->test(&told_.front().request)) told_.pop_front();
   while (const std::optional<Mpi::Arrived> arrived = mpi_->test(&incoming_request_)) {
     const Control c = incoming_;
@@ -272,7 +272,7 @@ void Progress::receive_controls() {
   }
 }
 
-void Progress::handle(const Control& c, int from) {
+void WorldProgress::handle(const Control& c, int from) {
   switch (c.kind) {
     case Control::kStatus: return compare(c, from);
     case Control::kFailure: return fail({c.rank, c.text}, false);
@@ -281,7 +281,7 @@ void Progress::handle(const Control& c, int from) {
 }
 
 /// Compares the operation in which another process waits with ours of the same number.
-void Progress::compare(const Control& c, int from) {
+void WorldProgress::compare(const Control& c, int from) {
   doing_[from] = c.text;
   for (const Known& k : history_[c.group])
     if (k.number == c.number && k.fingerprint != c.fingerprint)
@@ -291,7 +291,7 @@ void Progress::compare(const Control& c, int from) {
 }
 
 /// Tells everybody why the world ends, for as long as that takes no time.
-void Progress::tell_failure() {
+void WorldProgress::tell_failure() {
   if (tell_.exchange(false)) {
     Control c{Control::kFailure, -1, 0, 0, 0, {}};
     {
@@ -320,7 +320,7 @@ void Progress::tell_failure() {
 
 // ---- the end ----
 
-void Progress::notice_deaths(Clock::time_point now) {
+void WorldProgress::notice_deaths(Clock::time_point now) {
   std::optional<WorldFailure> found;
   {
     std::lock_guard lock(mutex_);
@@ -335,7 +335,7 @@ void Progress::notice_deaths(Clock::time_point now) {
   if (found) fail(*found, true);
 }
 
-void Progress::fail(WorldFailure f, bool tell) {
+void WorldProgress::fail(WorldFailure f, bool tell) {
   std::lock_guard lock(mutex_);
   if (failed_) return;
   failure_ = std::move(f);
@@ -345,7 +345,7 @@ void Progress::fail(WorldFailure f, bool tell) {
   changed_.notify_all();
 }
 
-void Progress::throw_failure(const std::string& operation) {
+void WorldProgress::throw_failure(const std::string& operation) {
   seen_ = true;
   std::lock_guard lock(mutex_);
   changed_.notify_all();
@@ -355,13 +355,13 @@ void Progress::throw_failure(const std::string& operation) {
                   failure_->rank);
 }
 
-void Progress::submit(const std::shared_ptr<WorldOperation>& op) {
+void WorldProgress::submit(const std::shared_ptr<WorldOperation>& op) {
   std::lock_guard lock(mutex_);
   submitted_.push_back(op);
   changed_.notify_all();
 }
 
-void Progress::wait_for(WorldOperation& op) {
+void WorldProgress::wait_for(WorldOperation& op) {
   waiting_++;
   Clock::time_point moved_at = Clock::now();
   while (!op.complete && !failed_) {
@@ -378,13 +378,13 @@ void Progress::wait_for(WorldOperation& op) {
   throw_failure(text_of(op.what));
 }
 
-void Progress::wait_told() {
+void WorldProgress::wait_told() {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, milliseconds(500), [&] { return all_told_.load(); });
 }
 
 /// Ends the receive of control messages, with one to ourselves.
-void Progress::end_receiving() {
+void WorldProgress::end_receiving() {
   std::lock_guard mpi(mpi_mutex_);
   send_control({}, rank_);
   while (true) {
@@ -397,7 +397,7 @@ void Progress::end_receiving() {
   closed_ = true;
 }
 
-void Progress::leave() {
+void WorldProgress::leave() {
   if (!failed_) {
     {
       std::lock_guard mpi(mpi_mutex_);

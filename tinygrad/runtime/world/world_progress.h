@@ -16,13 +16,13 @@
 
 namespace tg {
 
-class Progress;
+class WorldProgress;
 using Clock = std::chrono::steady_clock;
 
 /// An operation from its start to its end.
 class WorldOperation final : public Event {
  public:
-  WorldOperation(Progress& progress, Collective c, const void* in, void* out, std::shared_ptr<void> keep)
+  WorldOperation(WorldProgress& progress, Collective c, const void* in, void* out, std::shared_ptr<void> keep)
       : what(std::move(c)), input(in), output(out), owner(std::move(keep)), progress_(progress) {}
   bool done() override;
   void wait() override;
@@ -38,7 +38,7 @@ class WorldOperation final : public Event {
   std::atomic<bool> complete{false};
 
  private:
-  Progress& progress_;
+  WorldProgress& progress_;
 };
 
 /// Why the world ended.
@@ -47,9 +47,9 @@ struct WorldFailure {
   std::string why;
 };
 
-class Progress {
+class WorldProgress {
  public:
-  Progress(std::unique_ptr<Mpi> mpi, double timeout_s) : mpi_(std::move(mpi)), timeout_s_(timeout_s) {}
+  WorldProgress(std::unique_ptr<Mpi> mpi, double timeout_s) : mpi_(std::move(mpi)), timeout_s_(timeout_s) {}
   /// Joins the world: `expected` processes. PeerError when it does not form in time.
   void join(int expected);
   int rank() const { return rank_; }

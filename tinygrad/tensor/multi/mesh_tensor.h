@@ -15,12 +15,13 @@ class Mesh {
   /// sizes' product is the number of processes, or for two axes of one name.
   explicit Mesh(std::vector<MeshAxis> axes, const std::string& device = "");
 
+  /// Returns names and sizes of the axes, the last one fastest.
   const std::vector<MeshAxis>& axes() const { return devices_.axes; }
   /// Returns the size of an axis. ValueError for a name that is none.
   int64_t size(const std::string& axis) const { return axes()[number_of(axis)].size; }
   /// Returns where this process is along an axis.
   int64_t position(const std::string& axis) const;
-  /// Returns the number of an axis.
+  /// Returns the number of an axis. ValueError for a name that is none.
   size_t number_of(const std::string& axis) const;
   /// Returns the ranks of the processes that differ from this one along these axes alone, in order.
   std::vector<int> group(const std::vector<std::string>& axes) const;
