@@ -52,11 +52,11 @@ def _values(t):
 
 def _tensor_html(t):
   try:
-    head = f"{t.dtype.name} of shape {tuple(t.shape)} on {t.device}"
+    head = f"{t.dtype.name} of shape {tuple(t.shape)}" + (f" on {t.device}" if t.device else "")
   except _core.Error:  # an undefined one
     return f"<code>{_text(repr(t))}</code>"
   head = f"<b>Tensor</b> {_text(head)}"
-  if t.uop.is_realized: return head + _values(t)
+  if t.uop.is_realized or t.uop.op.name == "CONST" or 0 in t.shape: return head + _values(t)
   graph = t.uop._graph_svg(GRAPH)  # pylint: disable=protected-access
   return f"{head}, not computed<details><summary>graph</summary>{graph}</details>"
 
