@@ -209,6 +209,7 @@ struct DiskCache::Impl {
     };
     for (int i = 0; i < kStatements; i++) {
       rc = sqlite3_prepare_v3(db, kSql[i], -1, SQLITE_PREPARE_PERSISTENT, &statements[i], nullptr);
+      if (rc == SQLITE_ERROR) return SQLITE_NOTADB;  // of our format, but tables or columns have other names
       if (rc != SQLITE_OK) return rc;
     }
     return SQLITE_OK;
