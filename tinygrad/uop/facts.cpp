@@ -177,6 +177,18 @@ Shape call_shape(UOp call, Shape s) {
   return s;
 }
 
+/// The shape of what UNSHARD `u` joins of parts of shape `s`.
+Shape joined_shape(UOp u, Shape s) {
+  const ShardAxes axes = unshard_axes(u);
+  const MeshSizes mesh = mesh_of(u);
+  for (size_t k = 0; k < mesh.axes; k++)
+    if (axes[k] >= 0) {
+      SInt& n = s.at(static_cast<size_t>(axes[k]));
+      n = n.value() * mesh.size[k];
+    }
+  return s;
+}
+
 Shape compute_shape(UOp u, const auto& get) {
   auto same = [&]() -> Shape { return get(u.src(0)); };
   switch (u.op()) {
@@ -249,17 +261,7 @@ Shape compute_shape(UOp u, const auto& get) {
                  ", expected equal shapes");
       return same();
     case Ops::MSELECT: return shard_shape(u.src(0));
-    case Ops::UNSHARD: {
-      Shape s = same();
-      const ShardAxes axes = unshard_axes(u);
-      const MeshSizes mesh = mesh_of(u);
-      for (size_t k = 0; k < mesh.axes; k++)
-        if (axes[k] >= 0) {
-          SInt& n = s.at(static_cast<size_t>(axes[k]));
-          n = n.value() * mesh.size[k];
-        }
-      return s;
-    }
+    case Ops::UNSHARD: return joined_shape(u, same());
     case Ops::STAGE: {
       Shape s;
       for (size_t i = 1; i < u.nsrc(); i++)

@@ -47,19 +47,44 @@ void describe_image(Program& p, UOp access) {
   p.images[static_cast<size_t>(image.arg<ParamArg>().slot)] = {extent(1), extent(0), image.dtype().itemsize(),
                                                                access.is(Ops::STORE)};
 }
+
+/// How many threads run: of the grid, and of a group.
+struct ThreadCounts {
+  double grid = 1, group = 1;
+};
+ThreadCounts count_threads(const UOps& linear) {
+  ThreadCounts c;
+  for (UOp u : linear) {
+    if (!u.is(Ops::SPECIAL)) continue;
+    const auto n = static_cast<double>(std::max<int128>(0, vmax(u.src(0))));
+    c.grid *= n;
+    if (u.arg<std::string>().starts_with("l")) c.group *= n;
+  }
+  return c;
+}
+
+/// The parameter whose memory a load, a store or a box touches.
+UOp touched_param(UOp u) {
+  UOp p = is_box(u) ? BoxCopy{u}.param() : u.src(0);
+  while (!p.is(Ops::PARAM)) p = p.src(0);
+  return p;
+}
+
+/// Bytes that a load, a store or a box moves in all, when `n` threads execute it.
+double moved_bytes(UOp u, double n, const ThreadCounts& threads) {
+  if (is_box(u))  // one thread of a group
+    return n / threads.group * static_cast<double>(TensorMap::from_text(BoxCopy{u}.map()).box_bytes());
+  const UOp value = u.is(Ops::LOAD) ? u : u.src(1);
+  const double elements = is_pixel_access(u) ? 4 : std::max(lanes_of(u.src(0)), lanes_of(value));
+  return n * elements * u.src(0).dtype().itemsize();
+}
 }  // namespace
 
 Estimates estimate(const UOps& linear) {
   Estimates e;
   std::vector<bool> data = computes_data(linear);
-  double threads = 1, together = 1;  // of the grid, of a group
-  for (UOp u : linear) {
-    if (!u.is(Ops::SPECIAL)) continue;
-    const auto n = static_cast<double>(std::max<int128>(0, vmax(u.src(0))));
-    threads *= n;
-    if (u.arg<std::string>().starts_with("l")) together *= n;
-  }
-  std::vector<double> trips{threads};
+  const ThreadCounts threads = count_threads(linear);
+  std::vector<double> trips{threads.grid};
   std::vector<int64_t> seen;
   for (UOp u : linear) {
     double n = trips.back(), lanes = lanes_of(u);
@@ -70,12 +95,9 @@ Estimates estimate(const UOps& linear) {
     else if (u.is(Ops::WMMA) && data[u.id()])
       e.ops += n * operations_of(*find_tensor_core(u.arg<std::string>()), lanes);
     else if (is_box(u) || (u.in(Ops::LOAD | Ops::STORE) && global_param(u.src(0)))) {
-      UOp value = u.is(Ops::LOAD) ? u : u.src(1), p = is_box(u) ? BoxCopy{u}.param() : u.src(0);
-      const double elements = is_pixel_access(u) ? 4 : std::max(lanes_of(u.src(0)), lanes_of(value));
-      e.lds += is_box(u) ? n / together * static_cast<double>(TensorMap::from_text(BoxCopy{u}.map()).box_bytes())
-                         : n * elements * u.src(0).dtype().itemsize();
-      while (!p.is(Ops::PARAM)) p = p.src(0);
-      int64_t slot = p.arg<ParamArg>().slot;
+      e.lds += moved_bytes(u, n, threads);
+      const UOp p = touched_param(u);
+      const int64_t slot = p.arg<ParamArg>().slot;
       if (contains(seen, slot)) continue;
       seen.push_back(slot);
       double size = p.dtype().itemsize();

@@ -166,49 +166,71 @@ int64_t shared_budget(const Target& target) {
   return std::min(target.shared_bytes, gpu_figures(target).shared_bytes / 2);
 }
 
-GroupTile choose_group_tile(const AttentionForm& f, UOp sink, const Renderer& renderer, const CodegenOptions& options) {
-  const Target& target = renderer.target();
-  const Counts s(f, sink);
-  const auto search = [&](const GroupTile& t, int64_t rows_step, int64_t keys_step, int64_t most_rows,
-                          int64_t most_keys, int64_t most_held) {
-    const std::vector<AttentionOperand> operands = attention_operands(f, t.core);
-    // Scores and sums; the queries that matrix instructions multiply stay in registers, too.
-    const auto held = [&](const GroupTile& g) {
-      const int64_t scores = static_cast<int64_t>(std::max<size_t>(f.sums.size(), 1)) * g.keys_each;
-      int64_t queries = 0;
-      for (const AttentionOperand& o : operands)
-        if (g.loads && o.along == f.row) queries += o.each / (g.core->pack * g.columns);
-      // Elements that threads read one by one are in flight for some instructions.
-      int64_t read = 0;
-      if (g.core && !g.loads)
-        read =
-            kInFlight * (g.rows_each / AttentionFragments::rows_each(*g.core) * fragment_registers(g.core->layout[0]) +
-                         fragment_registers(g.core->layout[1]));
-      return g.rows_each * (scores + s.columns / g.columns + queries) + read;
-    };
-    const auto bytes = [&](const GroupTile& g) {
-      int64_t n = probability_bytes(f, g);
-      for (const AttentionOperand& o : operands) n += panel_bytes(o, f, g);
-      return n;
-    };
+namespace {
+/// What a tile may have at most: rows and keys of a thread, and numbers it holds in registers.
+struct TileLimits {
+  int64_t rows_step, keys_step, rows, keys, held;
+};
+
+/// Tries how many rows and keys a thread has.
+class TileSearch {
+ public:
+  TileSearch(const AttentionForm& f, const Counts& s, const Target& target, const GroupTile& threads)
+      : f_(f), s_(s), target_(target), threads_(threads), operands_(attention_operands(f, threads.core)) {}
+  /// Returns the tile with the fewest loads for each product; with matrix instructions, none where no tile fits.
+  GroupTile best(const TileLimits& most) const {
     GroupTile best;
     double least = INFINITY;
-    for (int64_t r = rows_step; r <= most_rows && (r == rows_step || t.rows * r / 2 < s.rows); r *= 2)
-      for (int64_t k = keys_step; k <= most_keys; k *= 2) {
-        GroupTile g = t;
+    for (int64_t r = most.rows_step; r <= most.rows && (r == most.rows_step || threads_.rows * r / 2 < s_.rows); r *= 2)
+      for (int64_t k = most.keys_step; k <= most.keys; k *= 2) {
+        GroupTile g = threads_;
         g.rows_each = r;
         g.keys_each = k;
-        const bool smallest = r == rows_step && k == keys_step;
-        const bool fits = held(g) <= most_held && bytes(g) <= shared_budget(target);
-        if ((r > rows_step && s.groups(g) < gpu_figures(target).units) || (k > keys_step && g.block() / 2 >= s.keys) ||
-            (!fits && (t.core || !smallest)))
-          continue;
-        if (loads_each(s, g) >= least) continue;
-        least = loads_each(s, g);
+        if (!is_possible(g, most) || loads_each(s_, g) >= least) continue;
+        least = loads_each(s_, g);
         best = g;
       }
     return best;
-  };
+  }
+
+ private:
+  bool is_possible(const GroupTile& g, const TileLimits& most) const {
+    const bool more_rows = g.rows_each > most.rows_step, more_keys = g.keys_each > most.keys_step;
+    if (more_rows && s_.groups(g) < gpu_figures(target_).units) return false;
+    if (more_keys && g.block() / 2 >= s_.keys) return false;
+    return (held(g) <= most.held && bytes(g) <= shared_budget(target_)) || (!g.core && !more_rows && !more_keys);
+  }
+  /// Scores and sums; the queries that matrix instructions multiply stay in registers, too.
+  int64_t held(const GroupTile& g) const {
+    const int64_t scores = static_cast<int64_t>(std::max<size_t>(f_.sums.size(), 1)) * g.keys_each;
+    int64_t queries = 0;
+    for (const AttentionOperand& o : operands_)
+      if (g.loads && o.along == f_.row) queries += o.each / (g.core->pack * g.columns);
+    return g.rows_each * (scores + s_.columns / g.columns + queries) + in_flight(g);
+  }
+  /// Elements that threads read one by one are in flight for some instructions.
+  static int64_t in_flight(const GroupTile& g) {
+    if (!g.core || g.loads) return 0;
+    return kInFlight * (g.rows_each / AttentionFragments::rows_each(*g.core) * fragment_registers(g.core->layout[0]) +
+                        fragment_registers(g.core->layout[1]));
+  }
+  int64_t bytes(const GroupTile& g) const {
+    int64_t n = probability_bytes(f_, g);
+    for (const AttentionOperand& o : operands_) n += panel_bytes(o, f_, g);
+    return n;
+  }
+
+  const AttentionForm& f_;
+  const Counts& s_;
+  const Target& target_;
+  const GroupTile& threads_;
+  std::vector<AttentionOperand> operands_;
+};
+}  // namespace
+
+GroupTile choose_group_tile(const AttentionForm& f, UOp sink, const Renderer& renderer, const CodegenOptions& options) {
+  const Target& target = renderer.target();
+  const Counts s(f, sink);
   if (const TensorCore* core = core_for(f, renderer, options)) {
     const int64_t rows = AttentionFragments::rows_each(*core), steps = std::max(core->k / core->n, 1),
                   keys = AttentionFragments::columns_each(*core) * steps;
@@ -217,10 +239,12 @@ GroupTile choose_group_tile(const AttentionForm& f, UOp sink, const Renderer& re
       const GroupTile own = threads_of(*core, warps, target);
       const int64_t more =
           own.loads ? kMostKeys : std::clamp<int64_t>(kMostRead / fragment_registers(core->layout[1]), 1, kMostKeys);
-      if (const GroupTile t = search(own, rows, keys, 2 * rows, more * keys, kMostProducts); t.core) return t;
+      const TileLimits most{rows, keys, 2 * rows, more * keys, kMostProducts};
+      if (const GroupTile t = TileSearch(f, s, target, own).best(most); t.core) return t;
     }
   }
-  return search(options.no_locals ? GroupTile{} : threads_of(s, target), 1, 1, kMostRows, kMostKeys, kMostHeld);
+  const GroupTile threads = options.no_locals ? GroupTile{} : threads_of(s, target);
+  return TileSearch(f, s, target, threads).best({1, 1, kMostRows, kMostKeys, kMostHeld});
 }
 
 }  // namespace tg

@@ -629,6 +629,26 @@ void LlvmWriter::close_loop(UOp r) {
   begin_block("X" + id);
 }
 
+void LlvmWriter::read(UOp u) {
+  if (grid_ && is_copied(view_, u)) return;  // with the store
+  if (const LaneBlock* run = accesses_.runs.of(u)) {
+    if (run->first == u) load_run(*run);
+    return read_member(*run, u);
+  }
+  if (const LaneBlock* b = accesses_.blocks.of(u)) return block(u, *b);
+  values_[static_cast<size_t>(view_.position(u))] = load(u);
+}
+
+void LlvmWriter::write_to(UOp u) {
+  if (grid_ && is_copied(view_, strip_after(u.src(1)))) return copy(u);
+  if (const LaneBlock* run = accesses_.runs.of(u)) {
+    if (run->last == u) store_run(*run);
+    return;
+  }
+  if (const LaneBlock* b = accesses_.blocks.of(u)) return block(u, *b);
+  store(u);
+}
+
 void LlvmWriter::instruction(const Inst& in) {
   UOp u = in.u;
   switch (u.op()) {
@@ -653,23 +673,8 @@ void LlvmWriter::instruction(const Inst& in) {
       for (size_t i = u.nsrc(); i-- > 1;)
         if (u.src(i).is(Ops::RANGE) && !is_lane(u.src(i))) close_loop(u.src(i));
       return;
-    case Ops::LOAD:
-      if (grid_ && is_copied(view_, u)) return;  // with the store
-      if (const LaneBlock* run = accesses_.runs.of(u)) {
-        if (run->first == u) load_run(*run);
-        return read_member(*run, u);
-      }
-      if (const LaneBlock* b = accesses_.blocks.of(u)) return block(u, *b);
-      values_[static_cast<size_t>(view_.position(u))] = load(u);
-      return;
-    case Ops::STORE:
-      if (grid_ && is_copied(view_, strip_after(u.src(1)))) return copy(u);
-      if (const LaneBlock* run = accesses_.runs.of(u)) {
-        if (run->last == u) store_run(*run);
-        return;
-      }
-      if (const LaneBlock* b = accesses_.blocks.of(u)) return block(u, *b);
-      return store(u);
+    case Ops::LOAD: return read(u);
+    case Ops::STORE: return write_to(u);
     case Ops::CUSTOM: return prefetch(u);
     case Ops::SPECIAL: return grid_index(u);
     case Ops::BARRIER: return barrier(u);

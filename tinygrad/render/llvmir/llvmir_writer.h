@@ -81,6 +81,9 @@ class LlvmWriter {
   std::string read_variable(UOp u);
   std::string read_parameter(UOp u);
   void instruction(const Inst& in);
+  /// Write a LOAD and a STORE, where it is part of a run, a block or a copy with the others of that.
+  void read(UOp u);
+  void write_to(UOp u);
 
   // grids
   std::string grid_head() const;
