@@ -202,8 +202,7 @@ struct DiskCache::Impl {
         "AS "
         "total FROM entries) WHERE total > ?)",
         "SELECT key FROM entries WHERE tbl=? ORDER BY key",
-        "INSERT INTO uses(tbl, hits, misses) VALUES(?, ?, ?) ON CONFLICT(tbl) DO UPDATE SET hits=hits+excluded.hits, "
-        "misses=misses+excluded.misses",
+        "INSERT INTO uses VALUES(?1, ?2, ?3) ON CONFLICT(tbl) DO UPDATE SET hits=hits+?2, misses=misses+?3",
         "SELECT hits, misses FROM uses WHERE tbl=?",
         "DELETE FROM uses WHERE tbl=?1 OR ?1=''",
     };
