@@ -12,12 +12,13 @@ import argparse, json, pathlib, re, subprocess, sys, tempfile
 from typing import Iterator, TextIO
 
 import environment, report
-from rows import BY_NAME, ROWS, Row
+from rows import BY_NAME, LARGE_ROWS, ROWS, Row
 from sampling import Failed, Program, interleave, parse_seconds, result
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = ["torch", "torch_compile", "tinygrad", "onnxruntime", "numpy", "llama", "llama_native"]
 ON_REQUEST = ["torch_avx512"]  # PyTorch whose MKL is told to use AVX-512 where it would not
+ACCELERATED = ["torch", "torch_compile"]  # peers that run on accelerators here
 QUANTIZED = ["tinygrad", "llama", "llama_native"]  # peers with products of GGML's formats
 OURS = "tg"
 
@@ -47,8 +48,8 @@ def parse_peers(text: str) -> list[str]:
   return names
 
 
-def choose_rows(pattern: str) -> list[Row]:
-  try: found = [r for r in ROWS if re.search(pattern, r.name)]
+def choose_rows(pattern: str, device: str = "CPU") -> list[Row]:
+  try: found = [r for r in ROWS + (LARGE_ROWS if device != "CPU" else []) if re.search(pattern, r.name)]
   except re.error as e: raise SystemExit(f"--filter {pattern!r} is not a regular expression: {e}") from None
   if not found: raise SystemExit(f"--filter {pattern!r} matches no row; --list shows them")
   return found
@@ -66,8 +67,8 @@ class Comparison:
       if self.workers[key] is None: raise Failed("does not start (see above)")
       return self.workers[key]
     self.workers[key] = None
-    program = Program([self.python, str(HERE / "peers" / "worker.py"), peer, str(threads)],
-                      environment.variables(threads, peer), self.log)
+    program = Program([self.python, str(HERE / "peers" / "worker.py"), peer, str(threads), self.o.device],
+                      environment.variables(threads, peer, self.o.device), self.log)
     answer = program.line(self.o.setup_time)
     if not answer.startswith("peer "):
       program.finish()
@@ -88,7 +89,7 @@ class Comparison:
     known: dict[str, float] = {}
     ours = Program([str(self.o.tg), "bench", "--on-request", "--pin", "--threads", str(threads), "--filter",
                     f"^{re.escape(row.name)}$"],
-                   environment.variables(threads), self.log)
+                   environment.variables(threads, device=self.o.device), self.log)
     try:
       if (answer := ours.line(self.o.setup_time)) != "ready": raise Failed(f"answered {answer!r}, expected ready")
       # a peer that needs minutes where we need seconds is not asked again and again
@@ -148,6 +149,8 @@ def main() -> int:
                  help="short rows have up to three times as many rounds within S seconds (default 2)")
   p.add_argument("--peers", type=parse_peers, default=PEERS, metavar="A,B",
                  help=f"some of {', '.join(PEERS)}; on request: {', '.join(ON_REQUEST)}")
+  p.add_argument("--device", default="CPU", metavar="DEV",
+                 help="the value of DEV; on accelerators the peer is PyTorch (cuBLAS, cuDNN), and more rows fill them")
   p.add_argument("--list", action="store_true", help="only list the rows")
   p.add_argument("--python", default=environment.default_python(),
                  help="interpreter of the peers (default: the variable PYTHON, else this one)")
@@ -166,7 +169,10 @@ def main() -> int:
     if not o.store: p.error("--markdown needs --store FILE, the results it is made from")
     report.write(o.store, o.markdown)
     return 0
-  rows = choose_rows(o.filter)
+  rows = choose_rows(o.filter, o.device)
+  if o.device != "CPU":
+    if o.store: p.error("--store is for reports on the processor; with --device use --json")
+    o.peers, o.threads = [peer for peer in o.peers if peer in ACCELERATED], o.threads[-1:]
   if o.list:
     for row in rows: print(f"{row.name:32} {row.group:10} {', '.join(peers_of(row, o.peers))}")
     return 0

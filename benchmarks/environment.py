@@ -107,8 +107,8 @@ def mkl_kernels(vendor: str, flags: set[str], folder: pathlib.Path) -> dict[str,
   return {"LD_PRELOAD": str(library)}
 
 
-def variables(threads: int, peer: str = "") -> dict[str, str]:
-  """Every program has this many threads, which wait without spinning, and keeps the memory it has freed. Libraries that
+def variables(threads: int, peer: str = "", device: str = "CPU") -> dict[str, str]:
+  """Programs of the processor see no accelerator. Every program has this many threads, which wait without spinning, and keeps the memory it has freed. Libraries that
   choose badly are told which kernels to use, whatever the machine's own settings for them are."""
   n, flags = str(threads), set(processor("flags").split())
   inherited = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
@@ -117,7 +117,7 @@ def variables(threads: int, peer: str = "") -> dict[str, str]:
           "OPENBLAS_NUM_THREADS": n, "NUM_CPU_THREADS": n, "OMP_WAIT_POLICY": "passive",
           "KMP_BLOCKTIME": "0", "GOMP_SPINCOUNT": "0", "OPENBLAS_THREAD_TIMEOUT": "4",
           "MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 34),
-          "MALLOC_TOP_PAD_": str(1 << 26), "DEV": "CPU", "CUDA_VISIBLE_DEVICES": "",
+          "MALLOC_TOP_PAD_": str(1 << 26), "DEV": device, **({"CUDA_VISIBLE_DEVICES": ""} if device == "CPU" else {}),
           "TORCHINDUCTOR_CACHE_DIR": str(ROOT / "build" / "compare-inductor"),
           "PYTHONDONTWRITEBYTECODE": "1"}
 

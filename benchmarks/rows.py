@@ -16,11 +16,13 @@ class Row:
   args: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def _matmul(name: str, m: int, k: int, n: int, order: str = "nn", batch: int = 0) -> Row:
+def _matmul(name: str, m: int, k: int, n: int, order: str = "nn", batch: int = 0, tf32: bool = False) -> Row:
+  """tf32: factors may be rounded to 10 bits of mantissa."""
   count = max(batch, 1)
-  return Row(f"matmul_f32_{name}_{order}", "matmul", "matmul", 2.0 * m * k * n * count,
+  return Row(f"matmul_{'tf32' if tf32 else 'f32'}_{name}_{order}", "matmul", "matmul", 2.0 * m * k * n * count,
              4.0 * count * (m * k + k * n + m * n),
-             {"m": m, "k": k, "n": n, "transpose_a": order[0] == "t", "transpose_b": order[1] == "t", "batch": batch})
+             {"m": m, "k": k, "n": n, "transpose_a": order[0] == "t", "transpose_b": order[1] == "t", "batch": batch,
+              "tf32": tf32})
 
 
 # type; bytes of an element of both factors and the result
@@ -111,7 +113,25 @@ ROWS: list[Row] = [
   Row("gemv_q8_0_4096", "quantized", "gemv_quantized", bytes=SIDE * SIDE / 32 * 34,
       args={"format": "q8_0", "block": 34}),
 ]
-BY_NAME = {row.name: row for row in ROWS}
+# Sizes that fill an accelerator.
+LARGE = 2 * SIDE
+_MIB256 = 4.0 * LARGE * LARGE
+LARGE_ROWS: list[Row] = [
+  _matmul("8192", LARGE, LARGE, LARGE),
+  _matmul("4096", SIDE, SIDE, SIDE, tf32=True),
+  _matmul("8192", LARGE, LARGE, LARGE, tf32=True),
+  _narrow("bf16", LARGE, "nn"), _narrow("bf16", LARGE, "nt"), _narrow("f16", LARGE, "nn"),
+  _narrow("i8_i32", LARGE, "nt"),
+  _map("copy", 1 << 26, 1),
+  _map("add_mul", 1 << 26, 1, inputs=3),
+  _map("exp", 1 << 26, 20),
+  _map("gelu", 1 << 26, 4),
+  Row("sum_64m", "memory", "sum", bytes=_MIB256, args={"axis": None, "side": LARGE}),
+  Row("sum_8192_axis0", "memory", "sum", bytes=_MIB256, args={"axis": 0, "side": LARGE}),
+  Row("sum_8192_axis1", "memory", "sum", bytes=_MIB256, args={"axis": 1, "side": LARGE}),
+  Row("softmax_8192", "memory", "softmax", bytes=2 * _MIB256, args={"shape": (LARGE, LARGE)}),
+]
+BY_NAME = {row.name: row for row in ROWS + LARGE_ROWS}
 
 # Losses of a float64 program. Adam's first steps go by the signs of gradients, so that rounding grows; and only
 # programs that draw tinygrad's random numbers

@@ -17,6 +17,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/stats.h"
 #include "tinygrad/base/task_progress.h"
+#include "tinygrad/runtime/device.h"
 
 namespace tg::bench {
 namespace {
@@ -33,7 +34,8 @@ struct Result {
 };
 
 Result measure(const Row& row, Context& context) {
-  const Samples samples = row.run(context);
+  Samples samples = row.run(context);
+  samples.limited_by_machine &= Device::get().host_visible();  // the peaks are those of the processor
   std::vector<double> values;
   for (double s : samples.seconds) values.push_back(in_unit(row.unit, s, samples.work));
   return {summarize(values),
@@ -116,7 +118,9 @@ int run(CommandLine options) {
     return app::kOk;
   }
   if (!options.json) {
-    std::printf("%d thread%s, %s\n", options.threads, options.threads == 1 ? "" : "s", probe_isa());
+    if (Device::get().host_visible())
+      std::printf("%d thread%s, %s\n", options.threads, options.threads == 1 ? "" : "s", probe_isa());
+    else std::printf("%s, %s\n", Device::default_name().c_str(), Device::get().target().arch.c_str());
     std::printf("%-32s %12s %-8s %12s %12s %6s %7s\n", "name", "median", "unit", "min", "max", "runs", "of peak");
   }
   int code = app::kOk;
@@ -147,7 +151,10 @@ template <class T> std::vector<T> joined(std::initializer_list<std::span<const T
 }  // namespace
 
 std::vector<Row> all_rows() {
-  return joined<Row>({machine_rows(), matmul_rows(), conv_rows(), memory_rows(), layer_rows(), model_rows()});
+  if (Device::get().host_visible())
+    return joined<Row>({machine_rows(), matmul_rows(), conv_rows(), memory_rows(), layer_rows(), model_rows()});
+  return joined<Row>({matmul_rows(), large_matmul_rows(), conv_rows(), memory_rows(), large_memory_rows(), layer_rows(),
+                      model_rows()});
 }
 std::vector<ChildRow> all_children() { return joined<ChildRow>({machine_children(), model_children()}); }
 

@@ -20,7 +20,7 @@ void check_samples(const char* what, const Tensor& got, const std::function<Sum(
                    double tolerance = kTolerance, size_t count = kSamples);
 
 /// Returns the seconds of running the schedule of `make()` into fresh storage, when graph, schedule and code exist
-/// already.
+/// already. On an accelerator: the mean of several that follow each other.
 Samples time_run(const Context& c, const Work& work, const std::function<Tensors()>& make);
 
 }  // namespace tg::bench

@@ -23,7 +23,7 @@ constexpr Product nn(int64_t n) { return {n, n, n}; }
 constexpr Product nt(int64_t n) { return {n, n, n, false, true}; }
 constexpr Product tn(int64_t n) { return {n, n, n, true, false}; }
 
-Samples matmul(const Context& c, const Product& p) {
+Samples matmul(const Context& c, const Product& p, double tolerance = kTolerance) {
   const auto stored = [&](int64_t rows, int64_t columns, bool transposed) {
     if (transposed) std::swap(rows, columns);
     return p.batch ? Shape{p.batch, rows, columns} : Shape{rows, columns};
@@ -41,7 +41,7 @@ Samples matmul(const Context& c, const Product& p) {
       sum.add(static_cast<double>(x[batch * p.m * p.k + (p.transpose_a ? k * p.m + row : row * p.k + k)]) *
               y[batch * p.k * p.n + (p.transpose_b ? col * p.k + k : k * p.n + col)]);
     return sum;
-  });
+  }, tolerance);
   const double flops = 2.0 * static_cast<double>(p.m * p.k * p.n * std::max<int64_t>(p.batch, 1));
   return time_run(c, {.flops = flops}, [&] { return Tensors{product()}; });
 }
@@ -73,6 +73,12 @@ Samples narrow_matmul(const Context& c, const Product& p, DType narrow) {
       },
       tolerance);
   return time_run(c, {.flops = 2.0 * static_cast<double>(n * n * n)}, [&] { return Tensors{product()}; });
+}
+
+/// float32 factors that matrix instructions may round to 10 bits of mantissa.
+Samples tf32_matmul(const Context& c, int64_t n) {
+  const tg::Context rounded{{"ALLOW_TF32", 1}};
+  return matmul(c, nn(n), 1e-3);
 }
 
 constexpr int64_t kSide = 4096;
@@ -184,8 +190,25 @@ constexpr Row kRows[] = {
     {"gemv_mxfp4_4096", "GB/s", "the same in MXFP4 blocks", packed_gemv<GgmlType::kMXFP4, ScaleBytes{.exponent = 0}>},
 };
 
+constexpr Row kLargeRows[] = {
+    {"matmul_f32_8192_nn", "GFLOP/s", "(8192, 8192) @ (8192, 8192)", [](Context& c) { return matmul(c, nn(8192)); }},
+    {"matmul_tf32_4096_nn", "GFLOP/s", "ALLOW_TF32=1, (4096, 4096) @ (4096, 4096)",
+     [](Context& c) { return tf32_matmul(c, 4096); }},
+    {"matmul_tf32_8192_nn", "GFLOP/s", "ALLOW_TF32=1, (8192, 8192) @ (8192, 8192)",
+     [](Context& c) { return tf32_matmul(c, 8192); }},
+    {"matmul_bf16_8192_nn", "GFLOP/s", "bfloat16 factors and result, float32 sums",
+     [](Context& c) { return narrow_matmul(c, nn(8192), dtypes::bfloat16); }},
+    {"matmul_bf16_8192_nt", "GFLOP/s", "a @ b.T",
+     [](Context& c) { return narrow_matmul(c, nt(8192), dtypes::bfloat16); }},
+    {"matmul_f16_8192_nn", "GFLOP/s", "half factors and result, float32 sums",
+     [](Context& c) { return narrow_matmul(c, nn(8192), dtypes::float16); }},
+    {"matmul_i8_i32_8192_nt", "GFLOP/s", "int8 factors, int32 sums, a @ b.T",
+     [](Context& c) { return narrow_matmul(c, nt(8192), dtypes::int8); }},
+};
+
 }  // namespace
 
 std::span<const Row> matmul_rows() { return kRows; }
+std::span<const Row> large_matmul_rows() { return kLargeRows; }
 
 }  // namespace tg::bench

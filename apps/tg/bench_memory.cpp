@@ -54,6 +54,14 @@ constexpr Map kSin{"sin",
                    [](const double* x) { return Sum{std::sin(x[0]), 1}; },
                    int64_t{1} << 22};
 
+constexpr Map kCopy{"copy", 1, 1, 0, [](const Tensors& x) { return x[0].clone(); },
+                    [](const double* x) { return Sum{x[0], 0}; }};
+
+constexpr Map of_count(Map map, int64_t count) {
+  map.count = count;
+  return map;
+}
+
 Samples elementwise(const Context& c, const Map& map) {
   Tensors x;
   std::vector<std::span<const float>> values;
@@ -78,11 +86,12 @@ Samples elementwise(const Context& c, const Map& map) {
 
 struct Reduction {
   const char* what;
-  Tensor (*compute)(const Tensor& x);  ///< of (4096, 4096)
+  Tensor (*compute)(const Tensor& x);  ///< of (side, side)
   /// Returns for element `at`: the values from `first(at)` on, `count` of them with distance `stride`.
   size_t count, step, stride;
   Sum (*combine)(Sum so_far, double x);
   double divisor = 1;
+  int64_t side = kSide;
 };
 
 constexpr size_t kN = kSide;
@@ -99,7 +108,7 @@ constexpr Reduction kSumAxis1{"sum of rows", [](const Tensor& x) { return x.sum(
 constexpr Reduction kMeanAxis1{"mean of rows", [](const Tensor& x) { return x.mean(1); }, kN, kN, 1, plus, kN};
 
 Samples reduce(const Context& c, const Reduction& r) {
-  const Tensor x = input({kSide, kSide}, 1);
+  const Tensor x = input({r.side, r.side}, 1);
   const std::span<const float> values = x.data<float>();
   const bool single = r.count == values.size();
   check_samples(
@@ -110,7 +119,7 @@ Samples reduce(const Context& c, const Reduction& r) {
         return Sum{sum.value / r.divisor, sum.magnitude / r.divisor};
       },
       1e-6, single ? 0 : kSamples);
-  return time_run(c, {.bytes_read = kBytes}, [&] { return Tensors{r.compute(x)}; });
+  return time_run(c, {.bytes_read = static_cast<double>(x.numel()) * kFloat}, [&] { return Tensors{r.compute(x)}; });
 }
 
 // ---- rows of a matrix ----
@@ -196,8 +205,35 @@ constexpr Row kRows[] = {
      [](Context& c) { return attention(c); }},
 };
 
+constexpr int64_t k64m = int64_t{1} << 26;
+constexpr int64_t kLargeSide = 8192;
+constexpr Reduction large(Reduction r) {
+  constexpr size_t n = kLargeSide;
+  r.side = kLargeSide;
+  r.count = r.count == kN ? n : n * n;
+  r.step = r.step == kN ? n : r.step;
+  r.stride = r.stride == kN ? n : 1;
+  return r;
+}
+
+constexpr Row kLargeRows[] = {
+    {"copy_64m", "ms", "a copy of 2^26 floats", [](Context& c) { return elementwise(c, of_count(kCopy, k64m)); }},
+    {"add_mul_64m", "ms", "a * b + c, 2^26 floats",
+     [](Context& c) { return elementwise(c, of_count(kAddMul, k64m)); }},
+    {"exp_64m", "ms", "exp, 2^26 floats", [](Context& c) { return elementwise(c, of_count(kExp, k64m)); }},
+    {"gelu_64m", "ms", "gelu by tanh, 2^26 floats", [](Context& c) { return elementwise(c, of_count(kGelu, k64m)); }},
+    {"sum_64m", "ms", "sum of 2^26 floats", [](Context& c) { return reduce(c, large(kSumAll)); }},
+    {"sum_8192_axis0", "ms", "sums of the columns of (8192, 8192)",
+     [](Context& c) { return reduce(c, large(kSumAxis0)); }},
+    {"sum_8192_axis1", "ms", "sums of the rows of (8192, 8192)",
+     [](Context& c) { return reduce(c, large(kSumAxis1)); }},
+    {"softmax_8192", "ms", "softmax over the rows of (8192, 8192)",
+     [](Context& c) { return softmax(c, kLargeSide, kLargeSide); }},
+};
+
 }  // namespace
 
 std::span<const Row> memory_rows() { return kRows; }
+std::span<const Row> large_memory_rows() { return kLargeRows; }
 
 }  // namespace tg::bench

@@ -395,6 +395,7 @@ Samples jit_replay(Context& c) {
     const auto start = SteadyClock::now();
     Tensor y;
     for (int i = 0; i < kRounds; i++) y = f(x);
+    Device::synchronize();
     const double seconds = since(start);
     BENCH_CHECK(y.to_vector<float>() == (std::vector<float>{kKernels, kKernels + 1, kKernels + 2, kKernels + 3}),
                 "[bench] a wrong result");

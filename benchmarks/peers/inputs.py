@@ -60,9 +60,11 @@ def operands(row: Row) -> list[np.ndarray]:
   if row.kind == "gemv_quantized": return [blocks(a["block"]), floats((SIDE,), 2)]
   if row.kind in ("conv", "conv_backward"):
     return [floats(a["x"], 1), floats(a["weight"], 2), floats(a["y"], 3)][:3 if row.kind == "conv_backward" else 2]
-  if row.kind in ("add_mul", "exp", "gelu", "sin"):
+  if row.kind in ("copy", "add_mul", "exp", "gelu", "sin"):
     return [floats((a["count"],), i + 1, a["scale"]) for i in range(a["inputs"])]
-  if row.kind in ("sum", "max", "mean"): return [floats((SIDE * SIDE,) if a["axis"] is None else (SIDE, SIDE), 1)]
+  if row.kind in ("sum", "max", "mean"):
+    side = a.get("side", SIDE)
+    return [floats((side * side,) if a["axis"] is None else (side, side), 1)]
   if row.kind in ("softmax", "layernorm"): return [floats(a["shape"], 1, 4 if row.kind == "softmax" else 1)]
   if row.kind == "attention": return [floats(ATTENTION, 1, 4), floats(ATTENTION, 2), floats(ATTENTION, 3)]
   # the input and the gradient of the output
@@ -186,7 +188,7 @@ def _check_matmul(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
   a, b = (np.swapaxes(t, -1, -2) if row.args[f"transpose_{n}"] else t for n, t in zip("ab", x))
   rows = np.unique(np.linspace(0, row.args["m"] - 1, 33).astype(int))
   a, b = a[..., rows, :].astype(np.float64), b.astype(np.float64)
-  _close(got[0][..., rows, :], a @ b, np.abs(a) @ np.abs(b), 4e-6)
+  _close(got[0][..., rows, :], a @ b, np.abs(a) @ np.abs(b), 1e-3 if row.args["tf32"] else 4e-6)
 
 
 def _check_matmul_narrow(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
@@ -214,7 +216,7 @@ def _check_conv_backward(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -
 
 def _check_map(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
   v = [t[::1021].astype(np.float64) for t in x]
-  expected = {"add_mul": lambda: v[0] * v[1] + v[2], "exp": lambda: np.exp(v[0]), "gelu": lambda: gelu64(v[0]),
+  expected = {"copy": lambda: v[0], "add_mul": lambda: v[0] * v[1] + v[2], "exp": lambda: np.exp(v[0]), "gelu": lambda: gelu64(v[0]),
               "sin": lambda: np.sin(v[0])}[row.kind]()
   _close(got[0][::1021], expected, np.maximum(np.abs(expected), 1e-30) if row.kind == "exp" else 1 + np.abs(expected),
          5e-6)
@@ -279,7 +281,7 @@ def _check_vit(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
 _CHECKS = {"groupnorm": _check_groupnorm, "embedding": _check_embedding, "lstm": _check_lstm, "vit": _check_vit,
            "matmul": _check_matmul, "matmul_narrow": _check_matmul_narrow, "gemv": _check_gemv,
            "gemv_quantized": _check_gemv, "conv": _check_conv, "conv_backward": _check_conv_backward,
-           "add_mul": _check_map, "exp": _check_map, "gelu": _check_map, "sin": _check_map, "sum": _check_reduction,
+           "copy": _check_map, "add_mul": _check_map, "exp": _check_map, "gelu": _check_map, "sin": _check_map, "sum": _check_reduction,
            "max": _check_reduction, "mean": _check_reduction,
            "softmax": _check_rows, "layernorm": _check_rows, "attention": _check_attention, "gpt2": _check_gpt2,
            "gpt2_train": _check_gpt2_train,

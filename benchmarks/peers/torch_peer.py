@@ -76,14 +76,24 @@ def block(x, p, causal=True):
                       p[11])
 
 
+# What PyTorch calls our devices.
+NAMES = {"CUDA": "cuda", "AMD": "cuda", "METAL": "mps"}
+
+
 class Peer:
-  def __init__(self, name: str, threads: int):
+  def __init__(self, name: str, threads: int, device: str = "CPU"):
     torch.set_num_threads(threads)
     torch.set_num_interop_threads(1)
     self.compiled = name == "torch_compile"
-    self.version = f"{torch.__version__} ({kernels_of_mkl()})"
+    self.device = NAMES.get(device, "cpu")
+    self.module = getattr(torch, self.device)
+    what = self.module.get_device_name() if self.device == "cuda" else device
+    self.version = f"{torch.__version__} ({kernels_of_mkl() if self.device == 'cpu' else what})"
 
-  def _operands(self, row): return [torch.from_numpy(v) for v in inputs.operands(row)]
+  def wait(self) -> None: self.module.synchronize()
+
+  def _tensor(self, values): return torch.from_numpy(values).to(self.device)
+  def _operands(self, row): return [self._tensor(v) for v in inputs.operands(row)]
 
   def _work(self, make, eager, *x) -> Work:
     """make(*x) gives the result (compiled or eager); eager(out), when there is one, writes it into a tensor."""
@@ -101,10 +111,11 @@ class Peer:
     else:
       def run():
         with torch.no_grad(): last[:] = [make(*x)]
-    return Work(run, lambda: [(t.float() if t.dtype in (torch.bfloat16, torch.float16) else t).numpy()
+    return Work(run, lambda: [(t.float() if t.dtype in (torch.bfloat16, torch.float16) else t).cpu().numpy()
                               for t in (last[0] if isinstance(last[0], (tuple, list)) else last)])
 
   def matmul(self, row) -> Work:
+    torch.backends.cuda.matmul.allow_tf32 = row.args["tf32"]
     a, b = (t.transpose(-1, -2) if row.args[f"transpose_{n}"] else t for n, t in zip("ab", self._operands(row)))
     return self._work(torch.matmul, lambda out: torch.matmul(a, b, out=out), a, b)
 
@@ -113,7 +124,7 @@ class Peer:
     a, b = (t.to(getattr(torch, row.args["type"])) for t in self._operands(row))
     if row.args["transpose_b"]: b = b.T
     if row.args["type"] == "int8": return self._work(torch._int_mm, lambda out: torch._int_mm(a, b, out=out), a, b)
-    if row.args["type"] == "float16" and casts_are_faster(*(t[:256, :256] for t in (a, b))):
+    if row.args["type"] == "float16" and self.device == "cpu" and casts_are_faster(*(t[:256, :256] for t in (a, b))):
       return self._work(product_of_casts, lambda out: out.copy_(a.float() @ b.float()), a, b)
     return self._work(torch.matmul, lambda out: torch.matmul(a, b, out=out), a, b)
 
@@ -137,6 +148,10 @@ class Peer:
   def add_mul(self, row) -> Work:
     a, b, c = self._operands(row)
     return self._work(lambda a, b, c: a * b + c, lambda out: torch.addcmul(c, a, b, out=out), a, b, c)
+
+  def copy(self, row) -> Work:
+    x, = self._operands(row)
+    return self._work(torch.clone, lambda out: out.copy_(x), x)
 
   def exp(self, row) -> Work:
     x, = self._operands(row)
@@ -166,7 +181,7 @@ class Peer:
 
   def layernorm(self, row) -> Work:
     x, = self._operands(row)
-    mean, rstd = torch.empty(x.shape[0], 1), torch.empty(x.shape[0], 1)
+    mean, rstd = (torch.empty(x.shape[0], 1, device=self.device) for _ in range(2))
     into = torch.ops.aten.native_layer_norm.out
     return self._work(lambda x: F.layer_norm(x, x.shape[-1:]),
                       lambda out: into(x, x.shape[-1:], None, None, 1e-5, out0=out, out1=mean, out2=rstd), x)
@@ -182,12 +197,12 @@ class Peer:
 
   def lstm(self, row) -> Work:
     x, wi, wh = self._operands(row)
-    layer = nn.LSTM(row.args["size"], row.args["size"], bias=False)
+    layer = nn.LSTM(row.args["size"], row.args["size"], bias=False).to(self.device)
     with torch.no_grad(): layer.weight_ih_l0.copy_(wi), layer.weight_hh_l0.copy_(wh)
     return self._work(lambda x: layer(x)[0], None, x)
 
   def vit(self, row) -> Work:
-    p = [torch.from_numpy(v) for v in inputs.gpt2_values()]
+    p = [self._tensor(v) for v in inputs.gpt2_values()]
     return self._work(lambda x, *p: block(x, p, causal=False), None, self._operands(row)[0], *p)
 
   def attention(self, row) -> Work:
@@ -195,16 +210,16 @@ class Peer:
                       *self._operands(row))
 
   def gpt2(self, row) -> Work:
-    p = [torch.from_numpy(v) for v in inputs.gpt2_values()]
+    p = [self._tensor(v) for v in inputs.gpt2_values()]
     return self._work(lambda x, *p: block(x, p), None, self._operands(row)[0], *p)
 
   def gpt2_train(self, row) -> Work:
     x, dy = self._operands(row)
-    p = [torch.from_numpy(v).requires_grad_() for v in inputs.gpt2_values()]
+    p = [self._tensor(v).requires_grad_() for v in inputs.gpt2_values()]
     f = self._compile(block)
     last = []
     def run(): last[:] = torch.autograd.grad(f(x, p), p, dy)
-    return Work(run, lambda: [t.numpy() for t in last])
+    return Work(run, lambda: [t.cpu().numpy() for t in last])
 
   def _compile(self, f):
     if not self.compiled: return f
@@ -223,15 +238,16 @@ class Peer:
 
   def mnist_step(self, row) -> Work:
     torch.manual_seed(42)
-    images, labels = (torch.from_numpy(v) for v in inputs.mnist())
-    model = ConvNet()
+    images, labels = (self._tensor(v) for v in inputs.mnist())
+    model = ConvNet().to(self.device)
     def batch():
-      rows = torch.randint(len(images), (512,))
+      rows = torch.randint(len(images), (512,), device=self.device)
       return images[rows].float(), labels[rows].long()
     return self._training(model, torch.optim.Adam(model.parameters(), lr=1e-3, fused=True), batch)
 
   def resnet_step(self, row) -> Work:
-    model, (x,), labels = ResNet18(), self._operands(row), torch.tensor(RESNET_LABELS)
+    model, (x,) = ResNet18().to(self.device), self._operands(row)
+    labels = torch.tensor(RESNET_LABELS, device=self.device)
     names = [(name, tuple(p.shape)) for name, p in model.named_parameters()]
     with torch.no_grad():
       for p, v in zip(model.parameters(), inputs.layer_values(names)): p.copy_(torch.from_numpy(v))
