@@ -108,8 +108,9 @@ def mkl_kernels(vendor: str, flags: set[str], folder: pathlib.Path) -> dict[str,
 
 
 def variables(threads: int, peer: str = "", device: str = "CPU") -> dict[str, str]:
-  """Programs of the processor see no accelerator. Every program has this many threads, which wait without spinning, and keeps the memory it has freed. Libraries that
-  choose badly are told which kernels to use, whatever the machine's own settings for them are."""
+  """Programs of the processor see no accelerator. Every program has this many threads, which wait without spinning,
+  and keeps the memory it has freed. Libraries that choose badly are told which kernels to use, whatever the machine's
+  own settings for them are."""
   n, flags = str(threads), set(processor("flags").split())
   inherited = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
   told = mkl_kernels(processor("vendor_id"), flags, ROOT / "build") if peer == "torch_avx512" else {}

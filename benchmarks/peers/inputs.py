@@ -216,8 +216,8 @@ def _check_conv_backward(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -
 
 def _check_map(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
   v = [t[::1021].astype(np.float64) for t in x]
-  expected = {"copy": lambda: v[0], "add_mul": lambda: v[0] * v[1] + v[2], "exp": lambda: np.exp(v[0]), "gelu": lambda: gelu64(v[0]),
-              "sin": lambda: np.sin(v[0])}[row.kind]()
+  expected = {"copy": lambda: v[0], "add_mul": lambda: v[0] * v[1] + v[2], "exp": lambda: np.exp(v[0]),
+              "gelu": lambda: gelu64(v[0]), "sin": lambda: np.sin(v[0])}[row.kind]()
   _close(got[0][::1021], expected, np.maximum(np.abs(expected), 1e-30) if row.kind == "exp" else 1 + np.abs(expected),
          5e-6)
 
@@ -281,7 +281,8 @@ def _check_vit(row: Row, x: list[np.ndarray], got: list[np.ndarray]) -> None:
 _CHECKS = {"groupnorm": _check_groupnorm, "embedding": _check_embedding, "lstm": _check_lstm, "vit": _check_vit,
            "matmul": _check_matmul, "matmul_narrow": _check_matmul_narrow, "gemv": _check_gemv,
            "gemv_quantized": _check_gemv, "conv": _check_conv, "conv_backward": _check_conv_backward,
-           "copy": _check_map, "add_mul": _check_map, "exp": _check_map, "gelu": _check_map, "sin": _check_map, "sum": _check_reduction,
+           "copy": _check_map, "add_mul": _check_map, "exp": _check_map, "gelu": _check_map, "sin": _check_map,
+           "sum": _check_reduction,
            "max": _check_reduction, "mean": _check_reduction,
            "softmax": _check_rows, "layernorm": _check_rows, "attention": _check_attention, "gpt2": _check_gpt2,
            "gpt2_train": _check_gpt2_train,
