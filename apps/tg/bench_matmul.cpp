@@ -33,15 +33,18 @@ Samples matmul(const Context& c, const Product& p, double tolerance = kTolerance
     return (p.transpose_a ? a.transpose(-1, -2) : a).matmul(p.transpose_b ? b.transpose(-1, -2) : b);
   };
   const std::span<const float> x = a.data<float>(), y = b.data<float>();
-  check_samples("matmul", product(), [&](size_t at) {
-    const auto i = static_cast<int64_t>(at);
-    const int64_t col = i % p.n, row = i / p.n % p.m, batch = i / (p.n * p.m);
-    Sum sum;
-    for (int64_t k = 0; k < p.k; k++)
-      sum.add(static_cast<double>(x[batch * p.m * p.k + (p.transpose_a ? k * p.m + row : row * p.k + k)]) *
-              y[batch * p.k * p.n + (p.transpose_b ? col * p.k + k : k * p.n + col)]);
-    return sum;
-  }, tolerance);
+  check_samples(
+      "matmul", product(),
+      [&](size_t at) {
+        const auto i = static_cast<int64_t>(at);
+        const int64_t col = i % p.n, row = i / p.n % p.m, batch = i / (p.n * p.m);
+        Sum sum;
+        for (int64_t k = 0; k < p.k; k++)
+          sum.add(static_cast<double>(x[batch * p.m * p.k + (p.transpose_a ? k * p.m + row : row * p.k + k)]) *
+                  y[batch * p.k * p.n + (p.transpose_b ? col * p.k + k : k * p.n + col)]);
+        return sum;
+      },
+      tolerance);
   const double flops = 2.0 * static_cast<double>(p.m * p.k * p.n * std::max<int64_t>(p.batch, 1));
   return time_run(c, {.flops = flops}, [&] { return Tensors{product()}; });
 }

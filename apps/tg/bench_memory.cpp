@@ -54,8 +54,8 @@ constexpr Map kSin{"sin",
                    [](const double* x) { return Sum{std::sin(x[0]), 1}; },
                    int64_t{1} << 22};
 
-constexpr Map kCopy{"copy", 1, 1, 0, [](const Tensors& x) { return x[0].clone(); },
-                    [](const double* x) { return Sum{x[0], 0}; }};
+constexpr Map kCopy{
+    "copy", 1, 1, 0, [](const Tensors& x) { return x[0].clone(); }, [](const double* x) { return Sum{x[0], 0}; }};
 
 constexpr Map of_count(Map map, int64_t count) {
   map.count = count;
@@ -218,8 +218,7 @@ constexpr Reduction large(Reduction r) {
 
 constexpr Row kLargeRows[] = {
     {"copy_64m", "ms", "a copy of 2^26 floats", [](Context& c) { return elementwise(c, of_count(kCopy, k64m)); }},
-    {"add_mul_64m", "ms", "a * b + c, 2^26 floats",
-     [](Context& c) { return elementwise(c, of_count(kAddMul, k64m)); }},
+    {"add_mul_64m", "ms", "a * b + c, 2^26 floats", [](Context& c) { return elementwise(c, of_count(kAddMul, k64m)); }},
     {"exp_64m", "ms", "exp, 2^26 floats", [](Context& c) { return elementwise(c, of_count(kExp, k64m)); }},
     {"gelu_64m", "ms", "gelu by tanh, 2^26 floats", [](Context& c) { return elementwise(c, of_count(kGelu, k64m)); }},
     {"sum_64m", "ms", "sum of 2^26 floats", [](Context& c) { return reduce(c, large(kSumAll)); }},

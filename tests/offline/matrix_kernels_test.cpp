@@ -184,6 +184,8 @@ TEST(MatrixKernels, BoxesBringWhatWarpgroupsMultiply) {
       EXPECT_TRUE(has_text(*p, kBox)) << p->source;
       EXPECT_EQ(tensor_maps(p->insts).size(), 2u);
       EXPECT_EQ(has_text(*p, kToAll), has_text(*p, kPair));
+      // The number of a group in its cluster lies above the address, where a descriptor has other fields.
+      EXPECT_TRUE(has_text(*p, " / 16 & 16383 | ")) << p->source;
       for (const Opt& opt : p->applied_opts)
         if (opt.op == OptOp::kSplit) EXPECT_TRUE(has_text(*p, kPair)) << "what the plan counts on";
       if (HasFailure()) return;

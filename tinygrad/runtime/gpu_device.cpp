@@ -18,7 +18,9 @@ class GpuDevice final : public Device {
                std::make_unique<LruAllocator>(make_gpu_allocator(*context), name, context->bytes / 4, context->bytes)),
         kind_(kind),
         context_(std::move(context)) {
-    set_device_traits(kind.name, {.row_kernels = false, .row_groups = true, .attention_kernels = true});
+    set_device_traits(
+        kind.name,
+        {.row_kernels = false, .row_groups = true, .attention_kernels = true, .busy_threads = kPlannedGpuThreads});
   }
   /// The cache of freed blocks goes before the streams that order them.
   ~GpuDevice() override { allocator().free_cache(); }

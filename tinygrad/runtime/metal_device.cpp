@@ -67,8 +67,11 @@ class MetalDevice final : public Device {
         transfers_(*context_),
         compiler_(*context_) {
     queue_.set_transfers(transfers_);
-    set_device_traits(
-        "METAL", {.row_kernels = false, .row_groups = true, .attention_kernels = true, .kernel_buffers = kMostBuffers});
+    set_device_traits("METAL", {.row_kernels = false,
+                                .row_groups = true,
+                                .attention_kernels = true,
+                                .busy_threads = kPlannedGpuThreads,
+                                .kernel_buffers = kMostBuffers});
   }
   bool handles_are_addresses() const override { return false; }
   const Target& target() override;

@@ -48,6 +48,7 @@ class NullDevice final : public Device {
     if (planned_for_.exchange(&t) == &t) return t;
     DeviceTraits traits = device_traits("NULL");
     traits.row_groups = traits.attention_kernels = make_renderer(t)->has_locals();
+    traits.busy_threads = traits.row_groups ? kPlannedGpuThreads : 0;
     traits.image_pitch = t.images.width ? t.images.pitch : 0;
     set_device_traits("NULL", traits);
     return t;

@@ -141,7 +141,7 @@ Target cuda_target(const std::string& arch) {
            number.size() >= 2 && number.size() <= 4 &&
                number.find_first_not_of("0123456789") >= number.size() - (number.back() == 'a'),
            "[DEV] got the CUDA architecture ", arch, ", expected sm_75 to sm_120");
-  t.features = {"copy16", "fma", "fp16", "shuffles"};
+  t.features = {"copy16", "fma", "fma_tiles", "fp16", "shuffles"};
   const int version = std::stoi(number);
   if (version >= 75) t.features.insert(t.features.end(), {"matrix_loads", "mma8"});
   if (version >= 80) t.features.insert(t.features.end(), {"async_copy", "mma16"});

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "tinygrad/base/contains.h"
+#include "tinygrad/target/device_traits.h"
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
@@ -68,6 +69,51 @@ UOp reduce_in_parts(UOp u, UOp x, int32_t axis, int64_t parts) {
   partial = UOp::make(Ops::CONTIGUOUS, u.dtype(), {partial});
   return UOp::make(Ops::REDUCE, u.dtype(), {movement(Ops::RESHAPE, partial, kept)}, second);
 }
+/// Returns the elements of a value before it was moved and repeated; 0: their number is not known.
+int64_t own_elements(UOp v) {
+  while (v.in(groups::kMovement) || v.is(Ops::CAST)) v = v.src(0);
+  return shape_of(v).symbolic() ? 0 : shape_of(v).numel();
+}
+/// Returns true for a value computed from exponentials element by element, as the probabilities of attention, which is
+/// a kernel as a whole (fuse_attention.cpp).
+bool has_exponentials(UOp v) {
+  UOps seen{v};
+  for (size_t i = 0; i < seen.size(); i++) {
+    if (seen[i].is(Ops::EXP2)) return true;
+    if (seen[i].is(Ops::REDUCE) || is_contiguous(seen[i])) continue;
+    for (UOp s : seen[i].srcs()) add_once(seen, s);
+  }
+  return false;
+}
+/// Returns true for products each of whose factors is used many times: threads compute tiles of their sums then, and do
+/// not share one.
+bool reuses_factors(UOp x, int64_t inputs) {
+  constexpr int64_t kUses = 16;
+  while (x.is(Ops::CAST)) x = x.src(0);
+  return x.is(Ops::MUL) && std::all_of(x.srcs().begin(), x.srcs().end(), [&](UOp f) {
+           const int64_t own = own_elements(f);
+           return own > 0 && inputs / own >= kUses && !has_exponentials(f);
+         });
+}
+/// Splits a long sum of products on a GPU that has too few results to keep all of its threads busy.
+UOp split_products(UOp u, UOp x, int64_t inputs, int64_t results, int64_t busy) {
+  constexpr int64_t kOfThread = 16, kTerms = 2048, kLeastTerms = 256;
+  const int64_t terms = inputs / results, threads = std::max<int64_t>(results / kOfThread, 1),
+                most = std::min(busy / threads, terms / kLeastTerms);
+  if (terms < kTerms || most < 2 || !reuses_factors(x, inputs)) return {};
+  int32_t axis = -1;
+  int64_t best = 1;
+  for (int32_t a : u.arg<ReduceArg>().axes) {
+    const int64_t n = shape_of(x)[static_cast<size_t>(a)].value();
+    int64_t parts = std::min(most, n / 2);
+    while (parts > best && n % parts) parts--;
+    if (parts > best) {
+      best = parts;
+      axis = a;
+    }
+  }
+  return axis < 0 ? UOp() : reduce_in_parts(u, x, axis, best);
+}
 /// Splits a reduction of many elements to few into two: the first has enough results for all threads. Splits the
 /// outermost reduced axis it can, so that the first step reads memory in order.
 UOp split_reduce(const EarlyContext& c, UOp u, UOp x) {
@@ -76,7 +122,10 @@ UOp split_reduce(const EarlyContext& c, UOp u, UOp x) {
   const Shape &in = shape_of(x), &out = shape_of(u);
   if (in.symbolic() || out.symbolic()) return {};
   const int64_t results = out.numel(), inputs = in.numel();
-  if (results == 0 || inputs / results < o.split_threshold) return {};
+  if (results == 0) return {};
+  if (const int64_t busy = device_traits(device_of(u)).busy_threads)
+    if (UOp split = split_products(u, x, inputs, results, busy)) return split;
+  if (inputs / results < o.split_threshold) return {};
   const ReduceArg& arg = u.arg<ReduceArg>();
   const int64_t part = o.l2_bytes / 256;  // elements of a long row: several parts stay in the cache
   const bool softmax = is_softmax_row(c, arg, x, inputs, results);

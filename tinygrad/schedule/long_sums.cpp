@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "tinygrad/target/device_traits.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
@@ -48,6 +49,7 @@ void store_long_sums(StepGraph& g, const ScheduleOptions& options) {
   for (StepId i = 0, n = g.steps(); i < n; i++) {
     const KernelStep* k = g.kernel(i);
     if (!k || k->sequential_loops || k->attention || g.step(i).buffer < 0) continue;
+    if (device_traits(g.device_of_step(i)).busy_threads) continue;  // registers hold sums of any length
     UOp sum = long_sum(*k, terms);
     if (!sum) continue;
     UOp stored = g.materialize(sum, k->loops, g.device_of_step(i), "parts of a long sum", g.step(i).metadata);

@@ -19,12 +19,18 @@ struct DeviceTraits {
   /// Kernels compute attention in blocks of scores (codegen/plan/attention_blocks.h); with `row_groups` for any numbers
   /// of rows and keys (codegen/plan/attention_groups.h).
   bool attention_kernels = false;
+  /// Threads that keep all of its processors at work. Sums of few results are split until there are as many, and sums
+  /// of products are accumulated in registers, never in memory. 0: as many as a processor has cores.
+  int64_t busy_threads = 0;
   /// Buffers that a kernel can be called with, its results included.
   int64_t kernel_buffers = INT64_MAX;
   /// Where kernels read images: rows of one are multiples of so many pixels, and products and convolutions lay their
   /// operands out as such rows. 0: they read none.
   int64_t image_pitch = 0;
 };
+/// Threads of the GPUs that kernels are planned for: a hundred units with a thousand each.
+constexpr int64_t kPlannedGpuThreads = 1 << 17;
+
 /// Returns the traits of the kind of `device` ("CPU", "CPU:1"): the defaults where nobody has set others.
 DeviceTraits device_traits(std::string_view device);
 /// Sets the traits of a kind, when a device of it is opened. Schedules that were made before stay as they are.

@@ -8,7 +8,7 @@
 namespace tg {
 namespace {
 constexpr int kLeadingBit = 16, kStrideBit = 32, kSwizzleBit = 62;
-constexpr uint64_t kSwizzle128 = 1, kField = 0x3fff;  // 14 bits, in units of 16 bytes
+constexpr uint64_t kSwizzle128 = 1, kField = kMatrixField;
 
 uint64_t field(int64_t bytes) { return static_cast<uint64_t>(bytes) / kMatrixPart & kField; }
 int64_t bytes_of(uint64_t descriptor, int bit) {

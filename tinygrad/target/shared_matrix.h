@@ -12,6 +12,7 @@ constexpr int64_t kMatrixRow = 128;         ///< bytes
 constexpr int64_t kMatrixPart = 16;         ///< bytes that stay together
 constexpr int64_t kMatrixRows = 8;          ///< rows after which the exchange of parts repeats
 constexpr int64_t kMatrixAlignment = 1024;  ///< bytes: what addresses of whole matrices are multiples of
+constexpr int kMatrixField = 0x3fff;        ///< the 14 bits that a descriptor has for an address in parts
 
 /// Where the elements of a matrix are, from its first one. A row holds elements along the sum ("K-major"), or, across
 /// it, those of one step of the sum ("MN-major"), as memory has them before a matrix is transposed.

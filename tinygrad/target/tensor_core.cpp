@@ -11,6 +11,11 @@ constexpr FragmentLayout kMmaA{"k0 k1 m0 m1 m2", "m3 k2"}, kMmaB{"k0 k1 n0 n1 n2
 // PTX ISA, "Register Fragments and Shared Memory Matrix Layouts" of wgmma: a warp has 16 of the 64 rows.
 constexpr FragmentLayout kWgmmaC64{"n1 n2 m0 m1 m2 m4 m5", "n0 m3 n3 n4 n5"},
     kWgmmaC128{"n1 n2 m0 m1 m2 m4 m5", "n0 m3 n3 n4 n5 n6"}, kWgmmaC256{"n1 n2 m0 m1 m2 m4 m5", "n0 m3 n3 n4 n5 n6 n7"};
+// Multiply-adds: 4 x 8 threads with 4 x 4 results each. Of rows along the sum a thread reads 16 bytes, and neighbours
+// the rows next to each other, which lie in banks of their own; of b across the sum it reads columns that are adjacent.
+constexpr FragmentLayout kFmaA{"-- -- -- m0 m1", "k0 k1 m2 m3"}, kFmaB{"n2 n3 n4 -- --", "n0 n1 k0 k1"},
+    kFmaC{"n2 n3 n4 m0 m1", "n0 n1 m2 m3"}, kFmaAlongB{"n0 n1 n2 -- --", "k0 k1 n3 n4"},
+    kFmaAlongC{"n0 n1 n2 m0 m1", "n3 n4 m2 m3"};
 // AMD: CDNA 3 ISA, section 7 "Matrix Arithmetic Instructions"; half of the threads hold each half of k.
 constexpr FragmentLayout kMfmaA{"m0 m1 m2 m3 m4 k1", "k0"}, kMfmaB{"n0 n1 n2 n3 n4 k1", "k0"},
     kMfmaShortA{"m0 m1 m2 m3 m4 k0", ""}, kMfmaShortB{"n0 n1 n2 n3 n4 k0", ""},
@@ -57,6 +62,10 @@ const std::vector<TensorCore>& tensor_core_table() {
      {kMmaA, kMmaB, kMmaC}, "unsigned", "mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e5m2.f32"},
     {"mma_m16n8k8_tf32",  "sm_", "mma16",   8, 16, 8,  32, 1, float32,  float32,  float32, false,
      {kMmaA, kMmaB, kMmaC}, "unsigned", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", true},
+    {"fma_m16n32k4",      "sm_", "fma_tiles", 32, 16, 4,  32, 1, float32,  float32,  float32, true,
+     {kFmaA, kFmaB, kFmaC}},
+    {"fma_m16n32k4_along", "sm_", "fma_tiles", 32, 16, 4, 32, 1, float32,  float32,  float32, true,
+     {kFmaA, kFmaAlongB, kFmaAlongC}},
     // NVIDIA's warpgroups
     {"wgmma_m64n256k16_f16", "sm_", "wgmma", 256, 64, 16, 128, 2, float16, float16, float32, false,
      {{}, {}, kWgmmaC256}, "", "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16"},

@@ -38,6 +38,9 @@ struct TensorCore {
 
   /// Returns the registers of k that one instruction sums over, of all threads.
   int words() const { return k / pack; }
+  /// True for the multiply-adds of a warp, which are no instruction of their own: each thread multiplies its rows of a
+  /// by its columns of b.
+  bool multiply_adds() const { return threads > 1 && *text == 0; }
   /// True for instructions that read a and b from the memory of a group, where target/shared_matrix.h says, and go on
   /// while other instructions of their threads run. They have one register of each operand, its descriptor.
   bool reads_memory() const { return threads > 1 && layout[0].threads.empty(); }

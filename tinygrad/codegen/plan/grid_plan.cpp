@@ -57,6 +57,7 @@ class GridPlanner {
   bool plan_product();
   bool plan_shared_sums();
   bool plan_warp_sums(int a, int outer, int64_t most);
+  void share_further_axes(int64_t most);
   void share_sums_of_pixels();
   void plan_threads();
   void unroll_sum();
@@ -279,10 +280,22 @@ bool GridPlanner::plan_warp_sums(int a, int outer, int64_t most) {
   const int64_t lanes = std::min(warp, threads);
   split_off(OptOp::kGroup, a, lanes);
   split_off(OptOp::kGroup, a, threads / lanes);
+  share_further_axes(most);
   // Short sums: a group has several.
   if (outer >= 0 && axis(outer).type == AxisType::kLoop && outputs_ > kFewOutputs / 16)
     split_off(OptOp::kLocal, outer, divisor(outer, most / threads / 2));
   return true;
+}
+
+/// Lets more warps share the longest axis that is left of a sum, where there are too few results to give every
+/// processor some groups: threads along the first axis alone would walk the others one element after another.
+void GridPlanner::share_further_axes(int64_t most) {
+  const GpuFigures& gpu = gpu_figures(k_.renderer().target());
+  if (outputs_ * static_cast<double>(threads_) >= static_cast<double>(gpu.units * gpu.warps * gpu.warp)) return;
+  int best = -1;
+  for (int a = 0; a < count_; a++)
+    if (axis(a).type == AxisType::kReduce && (best < 0 || axis(a).size > axis(best).size)) best = a;
+  if (best >= 0 && axis(best).size >= kLeastGroup) split_off(OptOp::kGroup, best, divisor(best, most / threads_));
 }
 
 /// Lets some threads share a sum of few results. No axis is padded: pixels are whole.

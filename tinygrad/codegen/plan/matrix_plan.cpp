@@ -26,6 +26,8 @@ constexpr double kWait = 60;           // clocks that a group waits in an iterat
 constexpr double kMeet = 300;          // until a group of a cluster knows what another one has read
 constexpr double kInTurn = 0.1;        // part of what is not the longest that does not overlap with it
 constexpr double kLaunch = 3000;       // clocks until the first group runs
+constexpr double kLoaded = 4;          // registers of factors of multiply-adds that are one load
+constexpr double kRepeated = 2;  // reads of what several threads have in common take twice the time of their bytes
 
 int64_t parts(int64_t n, int64_t each) { return (n + each - 1) / each; }
 
@@ -49,6 +51,11 @@ struct Operands {
 Operands operands_of(const TensorCore& core, const MatrixTile& tile) {
   const auto tiles = static_cast<double>(tile.tiles[0] * tile.tiles[1]);
   if (core.reads_memory()) return {tiles * (core.m + core.n) * core.words() * kWordBytes, 0};
+  if (core.multiply_adds())
+    return {kRepeated * static_cast<double>((tile.tiles[0] * core.m + tile.tiles[1] * core.n) * core.k) * kWordBytes,
+            static_cast<double>(tile.tiles[0] * fragment_registers(core.layout[0]) +
+                                tile.tiles[1] * fragment_registers(core.layout[1])) /
+                kLoaded};
   const auto loads = static_cast<double>(tile.tiles[0] * fragment_registers(core.layout[0]) +
                                          tile.tiles[1] * fragment_registers(core.layout[1]));
   return {loads * core.threads * kWordBytes, loads};
@@ -94,8 +101,9 @@ MatrixCost matrix_cost(const TensorCore& core, const MatrixTile& tile, const Mat
   c.matrix = own * products * gpu.clocks(core);
   c.shared = own * (turns * static_cast<double>(teams * tile.steps) * operands.bytes + panel) / gpu.shared;
   c.l2 = own * brought / gpu.l2;
+  const double issued = core.multiply_adds() ? static_cast<double>(core.m * core.n * core.k) / core.threads : 1;
   c.issue = own *
-            (steps * (static_cast<double>(tiles + converted) + operands.loads) +
+            (steps * (static_cast<double>(tiles) * issued + static_cast<double>(converted) + operands.loads) +
              (tile.boxes ? 0 : panel / (8 * gpu.warp)) + turns * static_cast<double>(warps) * kTurn) /
             gpu.schedulers;
   c.memory = memory_bytes / gpu.memory * gpu.clock;

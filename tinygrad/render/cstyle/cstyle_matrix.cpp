@@ -62,10 +62,13 @@ void CStyleWriter::declare_matrices() {
     line(str("const ", scalar(dtypes::uint64), " ", matrices_.back().second, " = ", text, ";"));
   }
 }
+/// Writes the descriptor of the first matrix. Above the address of the memory of a group are the bits of its number in
+/// its cluster, which are those of other fields of a descriptor.
 std::string CStyleWriter::first_matrix(UOp u) const {
   const MemAccess a = view_.access(u.src(0));
   return str("(unsigned)__cvta_generic_to_shared(", storage_[static_cast<size_t>(view_.position(a.base))], ") / ",
-             kMatrixPart, " | ", SharedMatrix::from_text(u.arg<std::string>()).descriptor(0), "u", style_.long_suffix);
+             kMatrixPart, " & ", kMatrixField, " | ", SharedMatrix::from_text(u.arg<std::string>()).descriptor(0), "u",
+             style_.long_suffix);
 }
 /// Writes the descriptor of a matrix in memory.
 void CStyleWriter::matrix_descriptor(UOp u) {
@@ -86,6 +89,7 @@ void CStyleWriter::product(UOp u) {
   for (UOp s : u.srcs()) operands.push_back(value(s, 1).text);
   const std::string name = storage_[static_cast<size_t>(view_.position(u))] = fresh("product");
   if (core->reads_memory()) return product_of_memory(u, *core, name, operands);
+  if (core->multiply_adds()) return product_by_multiply_adds(*core, name, operands);
   switch (style_.matrices) {
     case MatrixSyntax::kAssembly: return product_in_assembly(*core, name, operands, u.dtype());
     case MatrixSyntax::kFunction: return product_by_function(*core, name, operands, u.dtype());
@@ -93,6 +97,32 @@ void CStyleWriter::product(UOp u) {
     case MatrixSyntax::kNone: break;
   }
   TG_ASSERT(false, "a matrix instruction in a language without: ", u);
+}
+
+/// Writes the multiply-adds of a thread: each of its results by all steps of the sum.
+void CStyleWriter::product_by_multiply_adds(const TensorCore& core, const std::string& name,
+                                            const std::vector<std::string>& operands) {
+  const int a = fragment_registers(core.layout[0]), b = fragment_registers(core.layout[1]),
+            c = fragment_registers(core.layout[2]);
+  std::string factors, declared;
+  for (int i = 0; i < a + b; i++)
+    factors += str(i ? ", " : "", name, "_of_", i, " = ", operands[static_cast<size_t>(i)]);
+  for (int i = 0; i < c; i++)
+    declared += str(i ? ", " : "", name, "_", i, " = ", operands[static_cast<size_t>(a + b + i)]);
+  line("const " + scalar(core.a) + " " + factors + ";");
+  line(scalar(core.out) + " " + declared + ";");
+  for (int x = 0; x < a; x++)
+    for (int y = 0; y < b; y++) {
+      const FragmentElement row = fragment_element(core.layout[0], 0, x),
+                            column = fragment_element(core.layout[1], 0, y);
+      if (row.k != column.k) continue;
+      for (int i = 0; i < c; i++) {
+        const FragmentElement result = fragment_element(core.layout[2], 0, i);
+        if (result.m != row.m || result.n != column.n) continue;
+        line(str(name, "_", i, " = ", style_.math_prefix, "fmaf(", name, "_of_", x, ", ", name, "_of_", a + y, ", ",
+                 name, "_", i, ");"));
+      }
+    }
 }
 
 void CStyleWriter::product_in_assembly(const TensorCore& core, const std::string& name,

@@ -164,6 +164,8 @@ class CStyleWriter {
   std::string scratch_alignment() const;
   void product_in_assembly(const TensorCore& core, const std::string& name, const std::vector<std::string>& operands,
                            DType d);
+  void product_by_multiply_adds(const TensorCore& core, const std::string& name,
+                                const std::vector<std::string>& operands);
   void product_by_function(const TensorCore& core, const std::string& name, const std::vector<std::string>& operands,
                            DType d);
   void product_of_simdgroup(const TensorCore& core, const std::string& name, const std::vector<std::string>& operands);
