@@ -399,7 +399,11 @@ TEST(MatrixKernels, OperandsAcrossTheSumAreCopiedAsTheyLie) {
 TEST(MatrixKernels, Float32IsRoundedWhereThatIsAllowed) {
   const Target target = cuda_target("sm_90");
   const auto plan = [&] { return to_program(*matmul(64, 64, 64), *make_renderer(target), CodegenOptions::from_env()); };
-  EXPECT_EQ(used(*plan()), nullptr);
+  const auto exact = plan();
+  ASSERT_NE(used(*exact), nullptr);
+  EXPECT_TRUE(used(*exact)->multiply_adds()) << used(*exact)->name;
+  EXPECT_NE(exact->source.find("fmaf("), std::string::npos);
+  EXPECT_EQ(exact->source.find("mma.sync"), std::string::npos);
   const Context context{{"ALLOW_TF32", 1}};
   const auto p = plan();
   ASSERT_NE(used(*p), nullptr);

@@ -250,6 +250,37 @@ TEST_P(AmdQuality, Gfx942) {
             << number_behind(assembly, ".vgpr_count:") << "\n";
   expect_modelled(*p, target);
 }
+/// Products of float32 by multiply-adds: factors are read 16 bytes at a time, step by step, so that registers hold
+/// those of one step beside the sums.
+class Float32Quality : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};
+
+TEST_P(Float32Quality, MultiplyAdds) {
+  if (const std::string missing = nvrtc_missing(); !missing.empty()) GTEST_SKIP() << missing;
+  const std::string tool = find_nvdisasm();
+  if (tool.empty()) GTEST_SKIP() << "no nvdisasm in PATH, in /usr/local/cuda/bin or next to NVRTC: SASS is not read";
+  const auto [arch, tb] = GetParam();
+  const Target target = cuda_target(arch);
+  const auto p = to_program(*matmul(kSize, kSize, kSize, false, tb), *make_renderer(target), {});
+  const TensorCore* core = nullptr;
+  tile_of(*p, &core);
+  ASSERT_TRUE(core && core->multiply_adds()) << to_text(p->applied_opts);
+  const auto cubin = make_nvrtc_compiler(target)->compile_cached(p->source);
+  const std::vector<Line> all = sass_lines(disassembled(tool, cubin)), loop = main_loop(all, "FFMA");
+  EXPECT_EQ(count(all, "LDL") + count(all, "STL"), 0) << "spills";
+  const int64_t adds = count(loop, "FFMA"), reads = count(loop, "LDS");
+  const int64_t math = std::count_if(loop.begin(), loop.end(), [](const Line& l) { return computes_sass(l.op); });
+  EXPECT_GE(static_cast<double>(adds), 0.9 * static_cast<double>(math)) << listed(loop);
+  EXPECT_GE(adds, 14 * reads) << "reads of fewer than 16 bytes";
+  std::cout << arch << ": " << adds << " of " << math << " that compute, " << reads << " reads, of " << loop.size()
+            << "\n";
+}
+INSTANTIATE_TEST_SUITE_P(Offline, Float32Quality,
+                         ::testing::Combine(::testing::Values("sm_80", "sm_90"), ::testing::Bool()),
+                         [](const auto& info) {
+                           return str(std::get<0>(info.param),
+                                      std::get<1>(info.param) ? "ColumnsAlongTheSum" : "RowsAlongTheSum");
+                         });
+
 /// By instructions of whole warpgroups, which read their factors from the memory of the group.
 class HopperQuality : public ::testing::TestWithParam<bool> {};
 

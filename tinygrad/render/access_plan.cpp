@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tinygrad/base/contains.h"
+#include "tinygrad/target/tensor_core.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
@@ -36,7 +37,8 @@ int64_t unrolled_iterations(const ProgramView& view, UOp loop, int64_t most) {
   if (axis_type(loop) != AxisType::kReduce) return 1;
   const int64_t trips = constant_size(loop);
   const bool products = std::any_of(view.insts().begin(), view.insts().end(), [&](const Inst& in) {
-    return in.u.is(Ops::WMMA) && in.u.nsrc() > 3 && innermost_loop(in.u) == loop;
+    return in.u.is(Ops::WMMA) && in.u.nsrc() > 3 && innermost_loop(in.u) == loop &&
+           !find_tensor_core(in.u.arg<std::string>())->multiply_adds();
   });
   if (!products) return 1;
   for (int64_t n = most; n > 1; n /= 2)

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/device_registry.h"
 #include "tinygrad/runtime/language_registry.h"
 #include "tinygrad/target/device_traits.h"
@@ -18,9 +19,7 @@ class GpuDevice final : public Device {
                std::make_unique<LruAllocator>(make_gpu_allocator(*context), name, context->bytes / 4, context->bytes)),
         kind_(kind),
         context_(std::move(context)) {
-    set_device_traits(
-        kind.name,
-        {.row_kernels = false, .row_groups = true, .attention_kernels = true, .busy_threads = kPlannedGpuThreads});
+    set_traits(make_target());
   }
   /// The cache of freed blocks goes before the streams that order them.
   ~GpuDevice() override { allocator().free_cache(); }
@@ -45,6 +44,7 @@ class GpuDevice final : public Device {
 
  private:
   Target make_target() const;
+  void set_traits(const Target& t) const;
 
   const GpuKind& kind_;
   std::unique_ptr<GpuContext> context_;
@@ -75,6 +75,15 @@ Target GpuDevice::make_target() const {
   return t;
 }
 
+/// Tells schedules what kernels for this target can do.
+void GpuDevice::set_traits(const Target& t) const {
+  set_device_traits(kind_.name, {.row_kernels = false,
+                                 .row_groups = true,
+                                 .attention_kernels = true,
+                                 .busy_threads = kPlannedGpuThreads,
+                                 .sum_rows = make_renderer(t)->target().has("wgmma")});
+}
+
 const Target& GpuDevice::target() {
   const std::string& dev = env::DEV.get();
   std::lock_guard lock(mutex_);
@@ -84,6 +93,7 @@ const Target& GpuDevice::target() {
   if (!compiler) compiler = make_language_compiler(kind_.name, t);
   auto& kept = targets_[t.key()];
   if (!kept) kept = std::make_unique<Target>(std::move(t));
+  set_traits(*kept);
   last_dev_ = dev;
   return *(last_ = kept.get());
 }

@@ -42,13 +42,17 @@ class NullExecutable final : public Executable {
 class NullDevice final : public Device {
  public:
   explicit NullDevice(const std::string& name)
-      : Device(name, std::make_unique<LruAllocator>(std::make_unique<NullAllocator>(), name, 0)) {}
+      : Device(name, std::make_unique<LruAllocator>(std::make_unique<NullAllocator>(), name, 0)) {
+    NullDevice::target();
+  }
   const Target& target() override {
     const Target& t = toolchain_.target();
     if (planned_for_.exchange(&t) == &t) return t;
     DeviceTraits traits = device_traits("NULL");
-    traits.row_groups = traits.attention_kernels = make_renderer(t)->has_locals();
+    const auto renderer = make_renderer(t);
+    traits.row_groups = traits.attention_kernels = renderer->has_locals();
     traits.busy_threads = traits.row_groups ? kPlannedGpuThreads : 0;
+    traits.sum_rows = renderer->target().has("wgmma");
     traits.image_pitch = t.images.width ? t.images.pitch : 0;
     set_device_traits("NULL", traits);
     return t;

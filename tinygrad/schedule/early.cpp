@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "tinygrad/base/contains.h"
+#include "tinygrad/schedule/factor_rows.h"
 #include "tinygrad/target/device_traits.h"
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/facts.h"
@@ -184,6 +185,7 @@ UOp fold_reduce(const EarlyContext& c, UOp u, UOp x) {
     if (!(in[static_cast<size_t>(a)] == 1)) kept.axes.push_back(a);
   if (kept.axes.empty()) return x;
   if (kept.axes.size() != arg.axes.size()) return UOp::make(Ops::REDUCE, u.dtype(), {x}, kept);
+  if (UOp stored = store_factor_rows(u, c.options)) return stored;
   if (!x.is(Ops::REDUCE) || x.arg<ReduceArg>().op != arg.op) return split_reduce(c, u, x);
   ReduceArg both = arg;
   both.axes.insert(both.axes.end(), x.arg<ReduceArg>().axes.begin(), x.arg<ReduceArg>().axes.end());

@@ -253,13 +253,14 @@ ScheduleOptions ScheduleOptions::from_env() {
   o.split_size = env::REDUCEOP_SPLIT_SIZE.get();
   o.plan_memory = env::NO_MEMORY_PLANNER.get() == 0;
   o.round_products = env::ROUND_PRODUCTS.get() != 0;
+  o.allow_tf32 = env::ALLOW_TF32.get() != 0;
   return o;
 }
 Hash128 ScheduleOptions::hash() const {
   static_assert(sizeof(ScheduleOptions) == 56, "a new option belongs into the hash, too: it is part of the cache key");
   Hash128 h;
   for (int64_t v : {max_buffers, max_alu, int64_t{split_reduces}, split_threshold, split_size, int64_t{plan_memory},
-                    int64_t{round_products}, l2_bytes})
+                    int64_t{round_products}, int64_t{allow_tf32}, l2_bytes})
     h.add(static_cast<uint64_t>(v));
   return h;
 }

@@ -16,6 +16,7 @@ struct ScheduleOptions {
   int64_t split_size = 22;  ///< log2 of the largest intermediate of a split reduction
   bool plan_memory = true;
   bool round_products = false;         ///< of narrow floats before they are summed in a wider type
+  bool allow_tf32 = false;             ///< factors of float32 may be rounded to 10 bits of mantissa
   int64_t l2_bytes = kPlannedL2Bytes;  ///< of one core
   /// Bytes that are read from memory again when they are read twice, from which one pass instead of two pays.
   double beyond_cache() const { return 2.0 * static_cast<double>(l2_bytes); }

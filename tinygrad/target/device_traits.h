@@ -22,6 +22,9 @@ struct DeviceTraits {
   /// Threads that keep all of its processors at work. Sums of few results are split until there are as many, and sums
   /// of products are accumulated in registers, never in memory. 0: as many as a processor has cores.
   int64_t busy_threads = 0;
+  /// Matrix instructions read factors of 8 bits, and of 32 where they may round them, in rows along the sum only:
+  /// those of large products are stored so.
+  bool sum_rows = false;
   /// Buffers that a kernel can be called with, its results included.
   int64_t kernel_buffers = INT64_MAX;
   /// Where kernels read images: rows of one are multiples of so many pixels, and products and convolutions lay their

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tinygrad/target/tensor_core.h"
 #include "tinygrad/uop/loop_ranges.h"
 #include "tinygrad/uop/walk.h"
 
@@ -12,6 +13,13 @@ namespace {
 constexpr size_t kLongSum = 16;     // terms whose factors do not fit in registers
 constexpr size_t kSideBySide = 16;  // registers that are reduced at once
 constexpr OpSet kFirst = groups::kDefines | Ops::CONST | Ops::STACK;
+
+/// True for a product of matrices that the threads of a warp hold in registers.
+bool multiplies_registers(UOp u) {
+  if (!u.is(Ops::WMMA)) return false;
+  const TensorCore* core = find_tensor_core(u.arg<std::string>());
+  return core && core->threads > 1 && !core->reads_memory();
+}
 
 struct Loop {
   UOp range, end;
@@ -119,14 +127,15 @@ class Linearizer {
   void additions(UOp root, UOps& out) {
     const auto terms = [](UOp u) -> std::span<const UOp> {
       if (u.is(Ops::REDUCE) || u.is(Ops::CAST)) return u.srcs().first(1);
-      if (u.is(Ops::ADD)) return u.srcs();
+      if (u.is(Ops::GETTUPLE) && multiplies_registers(u.src(0))) return u.srcs().first(1);
+      if (u.is(Ops::ADD) || multiplies_registers(u)) return u.srcs();
       return u.is(Ops::MULACC) ? u.srcs().subspan(2) : std::span<const UOp>();
     };
     epoch_++;
     const auto known = [&](UOp u) { return mark_[u.id()] == epoch_; };
     tg::walk(root, known, terms, [&](UOp u) {
       mark_[u.id()] = epoch_;
-      if (u.in(Ops::ADD | Ops::MULACC | Ops::MUL)) out.push_back(u);
+      if (u.in(Ops::ADD | Ops::MULACC | Ops::MUL) || multiplies_registers(u)) out.push_back(u);
     });
   }
   /// Lists long sums that are stored side by side term by term: a factor that they share is computed, used by all and
@@ -138,8 +147,10 @@ class Linearizer {
       if (s.is(Ops::CUSTOM)) continue;
       if (sums.empty()) block = block_[s.id()];
       if (!s.is(Ops::STORE) || block_[s.id()] != block) return;
-      additions(s.src(1), sums.emplace_back());
-      if (sums.back().size() < kLongSum || sums.back().size() != sums[0].size()) return;
+      UOps& terms = sums.emplace_back();
+      additions(s.src(1), terms);
+      if (terms.empty() || terms.size() < (multiplies_registers(terms[0]) ? 2 : kLongSum)) return;
+      if (terms.size() != sums[0].size()) return;
     }
     for (size_t i = 0; !sums.empty() && i < sums[0].size(); i++)
       for (const UOps& sum : sums)

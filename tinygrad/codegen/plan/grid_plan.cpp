@@ -283,7 +283,7 @@ bool GridPlanner::plan_warp_sums(int a, int outer, int64_t most) {
   share_further_axes(most);
   // Short sums: a group has several.
   if (outer >= 0 && axis(outer).type == AxisType::kLoop && outputs_ > kFewOutputs / 16)
-    split_off(OptOp::kLocal, outer, divisor(outer, most / threads / 2));
+    split_off(OptOp::kLocal, outer, divisor(outer, most / threads_ / 2));
   return true;
 }
 

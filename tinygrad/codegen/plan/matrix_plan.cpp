@@ -16,17 +16,19 @@
 
 namespace tg {
 namespace {
-constexpr int64_t kAddresses = 48;     // registers of a thread that hold no elements of matrices
-constexpr int64_t kMostThreads = 256;  // of a group
-constexpr int64_t kMostWords = 32;     // of the sum, in the memory of a group
-constexpr int64_t kWordBytes = 4;      // of a register of a factor
-constexpr int64_t kOfSystem = 1024;    // bytes of a unit's shared memory that no group has
-constexpr double kTurn = 60;           // instructions of a warp for an iteration: addresses, loop, barriers
-constexpr double kWait = 60;           // clocks that a group waits in an iteration, for barriers and memory
-constexpr double kMeet = 300;          // until a group of a cluster knows what another one has read
-constexpr double kInTurn = 0.1;        // part of what is not the longest that does not overlap with it
-constexpr double kLaunch = 3000;       // clocks until the first group runs
-constexpr double kLoaded = 4;          // registers of factors of multiply-adds that are one load
+constexpr int64_t kAddresses = 48;        // registers of a thread that hold no elements of matrices
+constexpr int64_t kMostThreads = 256;     // of a group
+constexpr int64_t kMostWords = 32;        // of the sum, in the memory of a group
+constexpr int64_t kMostWritten = 16;      // of multiply-adds, which are written out: a compiler takes a second for them
+constexpr double kWorthCompiling = 1e11;  // multiply-adds of a product from which twice as many pay
+constexpr int64_t kWordBytes = 4;         // of a register of a factor
+constexpr int64_t kOfSystem = 1024;       // bytes of a unit's shared memory that no group has
+constexpr double kTurn = 60;              // instructions of a warp for an iteration: addresses, loop, barriers
+constexpr double kWait = 60;              // clocks that a group waits in an iteration, for barriers and memory
+constexpr double kMeet = 300;             // until a group of a cluster knows what another one has read
+constexpr double kInTurn = 0.1;           // part of what is not the longest that does not overlap with it
+constexpr double kLaunch = 3000;          // clocks until the first group runs
+constexpr double kLoaded = 4;             // registers of factors of multiply-adds that are one load
 constexpr double kRepeated = 2;  // reads of what several threads have in common take twice the time of their bytes
 
 int64_t parts(int64_t n, int64_t each) { return (n + each - 1) / each; }
@@ -158,7 +160,7 @@ class MatrixPlanner {
     for_each_tile(*f_.core, [&](const MatrixTile& t) {
       const int64_t threads = t.warps[0] * t.warps[1] * f_.core->threads;
       if (size(f_.rows) % (t.warps[0] * t.tiles[0]) || size(f_.columns) % (t.warps[1] * t.tiles[1]) ||
-          size(f_.words) % t.steps || threads > target.group_threads)
+          size(f_.words) % t.steps || threads > target.group_threads || is_too_long(t, s))
         return;
       if (f_.core->reads_memory() && size(f_.words) == t.steps) return;  // no loop that would stage operands
       for (MatrixTile& form : forms_of(t, boxes)) {
@@ -168,6 +170,12 @@ class MatrixPlanner {
       }
     });
     return best;
+  }
+  /// True for multiply-adds that take longer to compile than they save.
+  bool is_too_long(const MatrixTile& t, const MatrixShape& s) const {
+    const double tiles = static_cast<double>(s.rows * s.columns) * static_cast<double>(s.products);
+    return f_.core->multiply_adds() && t.steps * f_.core->words() > kMostWritten &&
+           tiles * f_.core->m * f_.core->n * static_cast<double>(s.words) < kWorthCompiling;
   }
   void apply(const MatrixTile& t) {
     const int axes[2] = {f_.rows, f_.columns};

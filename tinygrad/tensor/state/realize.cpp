@@ -4,6 +4,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/text.h"
 #include "tinygrad/engine/schedule_run.h"
+#include "tinygrad/runtime/device.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/jit/jit.h"
 #include "tinygrad/tensor/multi/lower_multi.h"
@@ -76,6 +77,17 @@ bool keeps_history_when_read(UOp u, std::optional<std::unordered_set<const Node*
   return history_need(u, *shown) != HistoryNeed::kNone;
 }
 
+/// Opens what will compute the roots, so that their schedule is planned for what these devices can do.
+void open_devices(std::span<const UOp> roots) {
+  const std::string* last = nullptr;
+  for (UOp r : roots) {
+    const std::string& device = device_of(r);
+    if (device.empty() || (last && *last == device) || device.find_first_of(",@") != std::string::npos) continue;
+    Device::get(device);
+    last = &device;
+  }
+}
+
 /// One realize().
 class Realization {
  public:
@@ -97,7 +109,9 @@ class Realization {
     GraphScope g;
     plan_ = plan_realize(tensors_);
     if (plan_.roots.empty()) return true;
-    bound_ = create_schedule(plan_.nodes());
+    const UOps roots = plan_.nodes();
+    open_devices(roots);
+    bound_ = create_schedule(roots);
     if (!flight_.start(bound_, plan_.writes)) {
       plan_ = {};
       bound_ = {};
