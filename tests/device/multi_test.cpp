@@ -1,6 +1,7 @@
 /// \file Tensors on several devices: everything they compute is what one device computes.
 #include <gtest/gtest.h>
 
+#include "several_devices.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/tinygrad.h"
@@ -23,7 +24,14 @@ void expect_same(const Tensor& got, const Tensor& want, double tolerance = 1e-5)
   for (size_t i = 0; i < a.size(); i++) ASSERT_NEAR(a[i], b[i], tolerance * (1 + std::abs(b[i]))) << i;
 }
 
-TEST(Multi, ValuesComeBack) {
+class Multi : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const std::string missing = several_devices_missing(4); !missing.empty()) GTEST_SKIP() << missing;
+  }
+};
+
+TEST_F(Multi, ValuesComeBack) {
   for (int n : {2, 3, 4})
     for (std::optional<int> axis : kAxes) {
       const Tensor x = numbers({12, 24}), s = x.shard(devices(n), axis);
@@ -36,7 +44,7 @@ TEST(Multi, ValuesComeBack) {
     }
 }
 
-TEST(Multi, ComputedScalars) {  // of no device until then
+TEST_F(Multi, ComputedScalars) {  // of no device until then
   Context eager{{"EAGER", 1}};
   const Tensor x = (Tensor::arange(24) % 5).cast(dtypes::float32).reshape(4, 6);
   for (std::optional<int> axis : kAxes) {
@@ -45,7 +53,7 @@ TEST(Multi, ComputedScalars) {  // of no device until then
   }
 }
 
-TEST(Multi, ElementwiseWithEveryPairOfAxes) {
+TEST_F(Multi, ElementwiseWithEveryPairOfAxes) {
   const Tensor x = numbers({4, 6}), y = numbers({4, 6}, 7), row = numbers({6}, 3);
   for (std::optional<int> a : kAxes)
     for (std::optional<int> b : kAxes) {
@@ -56,7 +64,7 @@ TEST(Multi, ElementwiseWithEveryPairOfAxes) {
   expect_same(x.shard(devices(2), 0) + row.shard(devices(2), 0), x + row);
 }
 
-TEST(Multi, Reduces) {
+TEST_F(Multi, Reduces) {
   const Tensor x = numbers({6, 12});
   for (int n : {2, 3})
     for (std::optional<int> axis : kAxes)
@@ -69,7 +77,7 @@ TEST(Multi, Reduces) {
 }
 
 // Values without storage are computed where they are used: no device may read what another one stores of them.
-TEST(Multi, ReductionsOfValuesWithoutStorage) {
+TEST_F(Multi, ReductionsOfValuesWithoutStorage) {
   for (int n : {2, 4})
     for (const Tensor& x : {Tensor::full({64}, 2.F), Tensor::arange(64).cast(dtypes::float32), Tensor::eye(16),
                             Tensor::full({8, 8}, 3.F).contiguous()}) {
@@ -81,13 +89,13 @@ TEST(Multi, ReductionsOfValuesWithoutStorage) {
     }
 }
 
-TEST(Multi, MatmulWithEveryPairOfAxes) {
+TEST_F(Multi, MatmulWithEveryPairOfAxes) {
   const Tensor x = numbers({8, 4}), w = numbers({4, 12}, 5), want = x.matmul(w);
   for (std::optional<int> a : kAxes)
     for (std::optional<int> b : kAxes) expect_same(x.shard(devices(2), a).matmul(w.shard(devices(2), b)), want);
 }
 
-TEST(Multi, AllWaysToSumOverDevicesAgree) {
+TEST_F(Multi, AllWaysToSumOverDevicesAgree) {
   for (const Shape& shape : {Shape{4, 96}, Shape{4, 7}, Shape{8, 3, 5}}) {
     const Tensor x = numbers(shape), want = x.sum({.axis = 0});
     for (int64_t ring : {0, 2})
@@ -100,7 +108,7 @@ TEST(Multi, AllWaysToSumOverDevicesAgree) {
   }
 }
 
-TEST(Multi, Movement) {
+TEST_F(Multi, Movement) {
   const Tensor x = numbers({4, 6, 8}), s = x.shard(devices(2), 1);
   expect_same(s.reshape(4, 2, 3, 8).permute({3, 1, 0, 2}), x.reshape(4, 2, 3, 8).permute({3, 1, 0, 2}));
   expect_same(s.pad({{1, 0}, {0, 0}, {2, 1}}), x.pad({{1, 0}, {0, 0}, {2, 1}}));
@@ -111,14 +119,14 @@ TEST(Multi, Movement) {
   expect_same(s.softmax(1), x.softmax(1));
 }
 
-TEST(Multi, IndexingAndEmbedding) {
+TEST_F(Multi, IndexingAndEmbedding) {
   const Tensor table = numbers({10, 6}), ids = Tensor({{1, 9, 3}, {0, 2, 2}}), want = table(ids);
   for (std::optional<int> a : kAxes)
     for (std::optional<int> b : {std::optional<int>(), std::optional<int>(0)})
       expect_same(table.shard(devices(2), a)(ids.shard(devices(2), b)), want);
 }
 
-TEST(Multi, AssignsShardByShard) {
+TEST_F(Multi, AssignsShardByShard) {
   for (std::optional<int> axis : kAxes) {
     const Tensor x = numbers({4, 6}), s = x.shard(devices(2), axis).realize(), before = s + 1;
     s.assign(s * 2);
@@ -136,7 +144,7 @@ TEST(Multi, AssignsShardByShard) {
   }
 }
 
-TEST(Multi, SetItem) {
+TEST_F(Multi, SetItem) {
   for (std::optional<int> axis : {std::optional<int>(), std::optional<int>(0)}) {
     const Tensor x = Tensor::arange(16).clone().realize(), s = x.shard(devices(4), axis).realize();
     s.setitem({5}, Tensor(99));
@@ -150,7 +158,7 @@ TEST(Multi, SetItem) {
   }
 }
 
-TEST(Multi, Gradients) {
+TEST_F(Multi, Gradients) {
   const Tensor x = numbers({4, 6}), w = numbers({6, 3}, 2);
   x.requires_grad_();
   w.requires_grad_();
@@ -210,7 +218,7 @@ Tensors trained(std::optional<int> data, std::optional<int> weight, bool several
   return p;
 }
 
-TEST(Multi, TrainingIsThatOfOneDevice) {
+TEST_F(Multi, TrainingIsThatOfOneDevice) {
   const auto sgd = [](const Tensors& p) -> std::unique_ptr<nn::Optimizer> {
     return std::make_unique<nn::SGD>(p, nn::SgdOptions{.lr = 0.1, .momentum = 0.9});
   };
@@ -226,7 +234,7 @@ TEST(Multi, TrainingIsThatOfOneDevice) {
   }
 }
 
-TEST(Multi, CreationAndRandomNumbers) {
+TEST_F(Multi, CreationAndRandomNumbers) {
   const std::string both = device_list(devices(2));
   EXPECT_EQ(Tensor::full({4}, 2.5, {.device = both}).device(), Device::canonical(both));
   expect_same(Tensor::arange(0, 6, 1, {.device = both}) + numbers({6}).shard(devices(2), 0),
@@ -246,7 +254,7 @@ TEST(Multi, CreationAndRandomNumbers) {
   EXPECT_LT(rest, 320);
 }
 
-TEST(Multi, Jit) {
+TEST_F(Multi, Jit) {
   const Tensor state = numbers({4}).shard(devices(2), 0).realize();
   auto f = jit([&](const Tensor& x, const Tensor& w) {
     state.assign(state + x.sum()).realize();
@@ -267,7 +275,7 @@ TEST(Multi, Jit) {
   expect_same(state, numbers({4}) + sum, 1e-4);
 }
 
-TEST(Multi, GradientsLeftByACapturedFunction) {
+TEST_F(Multi, GradientsLeftByACapturedFunction) {
   for (std::optional<int> axis : kAxes)
     for (bool clear_inside : {true, false}) {
       const Tensor one = numbers({4, 6}).requires_grad_(),
@@ -291,7 +299,7 @@ TEST(Multi, GradientsLeftByACapturedFunction) {
     }
 }
 
-TEST(Multi, StatisticsInACapturedFunction) {
+TEST_F(Multi, StatisticsInACapturedFunction) {
   Context training{{"TRAINING", 1}};
   nn::BatchNorm one(2), several(2);
   for (const Tensor& t :
@@ -306,7 +314,7 @@ TEST(Multi, StatisticsInACapturedFunction) {
   expect_same(several.running_var, one.running_var, 1e-4);
 }
 
-TEST(Multi, StateDict) {
+TEST_F(Multi, StateDict) {
   const nn::Linear source(4, 6), target(4, 6), back(4, 6);
   target.weight.shard_(devices(2), 0);
   target.bias.shard_(devices(2));
@@ -320,7 +328,7 @@ TEST(Multi, StateDict) {
   expect_same(back.weight, source.weight);
 }
 
-TEST(Multi, SymbolicSizes) {
+TEST_F(Multi, SymbolicSizes) {
   const Tensor x = numbers({6, 4}), s = x.shard(devices(2), 1);
   for (int64_t n : {2, 5}) {
     const BoundVariable rows = Variable("rows", 1, 6).bind(n);

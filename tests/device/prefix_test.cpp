@@ -155,7 +155,10 @@ TEST(Prefix, WorkGrowsWithTheLength) {
     return static_cast<double>(GlobalCounters::ops - ops) / static_cast<double>(16 * n);
   };
   EXPECT_LT(operations([](const Tensor& x) { return x.cummax(1).second; }, 4096), 250);
-  EXPECT_LT(operations([](const Tensor& x) { return x.logcumsumexp(1); }, 4096), 800);
+  // Of an element as many for four times the length, up to what more chunks cost; how many depends on the device, which
+  // may compute exponentials again.
+  const auto sums = [](const Tensor& x) { return x.logcumsumexp(1); };
+  EXPECT_LT(operations(sums, 4 * 4096), 2.5 * operations(sums, 4096));
 }
 }  // namespace
 }  // namespace tg

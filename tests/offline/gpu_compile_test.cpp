@@ -38,6 +38,7 @@ void types() {
     realize(Tensors{x + y * x, x.maximum(y), x.cast(dtypes::float32), x.cast(dtypes::int32), x.cast(dtypes::bool_),
                     x.sum(), (x < y).where(x, y)});
     if (d.is_int()) realize(Tensors{x.trunc_div(y), x % y, x ^ y});
+    else realize(Tensors{x % y, x.fmod(y)});
   }
 }
 void products() {

@@ -435,12 +435,12 @@ class Tensor {
   // sorting the operand's. Types: the operand's where no comment says another; functions whose values are no integers
   // give the default float for integers.
 /// Reduces over all axes, one, or some; keepdim leaves them with size 1. Throws IndexError for an axis that does
-/// not exist, ValueError for one that is named twice.
+/// not exist, ValueError for one that is named twice. (Lists are a template because GCC takes options for a list, too.)
 #define TG_REDUCE(name)                                                                                               \
   Tensor name(const ReduceOptions& o) const;                                                                          \
   Tensor name() const { return name(ReduceOptions{}); }                                                               \
   Tensor name(int axis, bool keepdim = false) const { return name(ReduceOptions{.axis = axis, .keepdim = keepdim}); } \
-  Tensor name(std::initializer_list<int> axes, bool keepdim = false) const {                                          \
+  template <std::same_as<int> Axis> Tensor name(std::initializer_list<Axis> axes, bool keepdim = false) const {       \
     return name(ReduceOptions{.axis = axes, .keepdim = keepdim});                                                     \
   }
   TG_REDUCE(sum)  // accumulates in sum_acc_dtype: small integers and bool give int32/uint32

@@ -42,6 +42,15 @@ TEST(Docs, TensorPage) {
   EXPECT_EQ(x.grad().shape(), (Shape{2, 2}));
 }
 
+TEST(Docs, AxesAndOptionsOfReductions) {
+  const Tensor x = Tensor::ones(2, 3, 4);
+  EXPECT_EQ(x.sum({.axis = 0, .keepdim = true}).shape(), (Shape{1, 3, 4}));
+  EXPECT_EQ(x.mean({.axis = {0, 1}}).shape(), (Shape{4}));
+  EXPECT_EQ(x.max({.keepdim = true}).shape(), (Shape{1, 1, 1}));
+  EXPECT_EQ(x.sum({0, 2}).shape(), (Shape{3}));
+  EXPECT_EQ(x.prod({-1}, true).shape(), (Shape{2, 3, 1}));
+}
+
 TEST(Docs, TensorPageCreating) {
   const std::vector<float> v{1, 2, 3, 4, 5, 6};
   EXPECT_EQ(Tensor::from(v, {2, 3}).shape(), Tensor::zeros(2, 3).shape());

@@ -345,7 +345,7 @@ std::string LlvmWriter::alu(UOp u, const std::vector<std::string>& s, int lanes)
     case Ops::SHL:
     case Ops::SHR: return shift(u, s[0], s[1], lanes);
     case Ops::CDIV:
-    case Ops::CMOD: return d.is_float() ? emit("frem " + t + " " + s[0] + ", " + s[1]) : divide(u, s[0], s[1], lanes);
+    case Ops::CMOD: return d.is_float() ? remainder(s[0], s[1], d, lanes) : divide(u, s[0], s[1], lanes);
     case Ops::NEG:
       return emit(d.is_float() ? "fneg " + t + " " + s[0] : "sub " + t + " " + literal(0, d, lanes) + ", " + s[0]);
     case Ops::SQRT: return intrinsic("sqrt", d, lanes, {s[0]});

@@ -65,6 +65,8 @@ class LlvmWriter {
   std::string shift(UOp u, const std::string& a, const std::string& b, int lanes);
   std::string divide(UOp u, const std::string& a, const std::string& b, int lanes);
   std::string convert(const std::string& v, DType from, DType to, int lanes);
+  /// Emits the remainder of a division of floats, with the sign of x.
+  std::string remainder(const std::string& x, const std::string& y, DType d, int lanes);
   std::string instr_to_float(const std::string& v, int lanes);
   bool takes_halves_apart(int lanes) const;
   std::string unseen(const std::string& v, DType d, int lanes);
