@@ -261,5 +261,70 @@ TEST(ParallelGradients, MixedPrecision) {
     for (size_t i = 0; i < got.size(); i++) EXPECT_NEAR(got[i], whole[i], 4e-3 * whole[i]) << i;
   }
 }
+
+/// Operations together with other processes in a step of training.
+template <class M> int64_t exchanges_of_a_step(const M& model, const Tensors& data, const ParallelPlan& plan) {
+  const nn::Training training;
+  auto parallel = nn::parallelize(model, line(), plan);
+  nn::AdamW opt(nn::get_parameters(model));
+  parallel.place_state(opt);
+  const Tensor x = parallel.batch(data[0]).contiguous().realize(), y = parallel.batch(data[1]).contiguous().realize();
+  const Tensor loss = parallel.backward(loss_of(parallel(x), y));
+  Tensors all = opt.schedule_step();
+  all.push_back(loss);
+  GlobalCounters::reset();
+  realize(all);
+  return GlobalCounters::collectives;
+}
+TEST(ParallelBuckets, SmallGradientsShareAnExchange) {
+  const int64_t many = size() > 1 ? 1 : 0;
+  // 22 gradients and the loss in one; of weights that are divided, all gathered, and all scattered, in one each.
+  EXPECT_EQ(exchanges_of_a_step(Gpt(), Gpt::samples(16), {}), many);
+  EXPECT_EQ(exchanges_of_a_step(Gpt(), Gpt::samples(16), {.zero = 1}), 2 * many);
+  EXPECT_EQ(exchanges_of_a_step(Gpt(), Gpt::samples(16), {.zero = 3, .whole_below = 1}), 3 * many);
+}
+
+/// Six layers whose weights are 256 KiB each.
+struct Deep {
+  std::vector<nn::Linear> layers;
+  Deep() {
+    for (int i = 0; i < 6; i++) layers.emplace_back(256, 256, false);
+  }
+  Tensor operator()(Tensor x) const {
+    for (const nn::Linear& l : layers) x = l(x).relu();
+    return x;
+  }
+  TG_STATE(layers)
+};
+TEST(ParallelBuckets, AFullOneIsSentAndTheNextOneFilled) {
+  const Tensors data{Tensor::ones(16, 256).contiguous(), Tensor::arange(16).cast(dtypes::int32).contiguous()};
+  EXPECT_EQ(exchanges_of_a_step(Deep(), data, {}), size() > 1 ? 2 : 0);
+}
+TEST(ParallelBuckets, LargeSumsGoAlone) {
+  const Tensor x = Tensor::ones(8, 400, 400).contiguous().realize(), y = x.shard(line(), {"data"}).realize();
+  GlobalCounters::reset();
+  const Tensor a = y.sum(0), b = (y * 2).sum(0), c = y.sum({0, 1}), d = (y * 3).sum({0, 1});
+  realize({a, b, c, d});
+  EXPECT_EQ(GlobalCounters::collectives, size() > 1 ? 3 : 0);
+  EXPECT_EQ(b.to_vector<float>(), (x * 2).sum(0).to_vector<float>());
+  EXPECT_EQ(d.to_vector<float>(), (x * 3).sum({0, 1}).to_vector<float>());
+}
+TEST(ParallelBuckets, PiecesOfSeveralArePutInPlace) {
+  if (size() == 1) return;  // nothing is exchanged
+  const auto values = [](int step) { return (Tensor::arange(32) * step % 13).cast(dtypes::float32).reshape(8, 4); };
+  Tensors got, want;
+  for (int step : {3, 5, 7}) {
+    const Tensor x = values(step).contiguous().realize();
+    got.push_back(x.shard(line(), {"data"}).contiguous().realize().shard(line(), {}));
+    want.push_back(x);
+    got.push_back(distributed::reduce_scatter(x, line(), "data"));
+    const int64_t rows = 8 / size(), at = distributed::rank() * rows;
+    want.push_back(x[Slice(at, at + rows)] * size());
+  }
+  GlobalCounters::reset();
+  realize(got);
+  EXPECT_EQ(GlobalCounters::collectives, 2);
+  for (size_t i = 0; i < got.size(); i++) EXPECT_EQ(got[i].to_vector<float>(), want[i].to_vector<float>()) << i;
+}
 }  // namespace
 }  // namespace tg
