@@ -91,6 +91,9 @@ TEST(ParallelBlock, DataParallel) { expect_losses_of_one_process<Gpt>(line(), {}
 TEST(ParallelBlock, GradientsDivided) { expect_losses_of_one_process<Gpt>(line(), {.zero = 2}); }
 TEST(ParallelBlock, WeightsDivided) { expect_losses_of_one_process<Gpt>(line(), {.zero = 3, .whole_below = 1}); }
 TEST(ParallelBlock, TensorParallel) { expect_losses_of_one_process<Gpt>(row(), {}); }
+TEST(ParallelBlock, TablesDividedByRows) {
+  expect_losses_of_one_process<Gpt>(row(), {.divisions = {{"w*e.weight", Division::kColumn}}});
+}
 TEST(ParallelBlock, TablesDividedByTheirWidth) {
   expect_losses_of_one_process<Gpt>(row(), {.divisions = {{"w*e.weight", Division::kRow}}});
 }
@@ -228,6 +231,35 @@ TEST(ParallelGradients, NormsAndClippingAreThoseOfOneProcess) {
 }
 TEST(ParallelGradients, AreAccumulated) {
   for (int zero : {0, 2, 3}) expect_gradients_of_one_process(line(), {.zero = zero}, 3);
+}
+
+/// Weights behind two steps on the mean of two losses each.
+std::vector<std::vector<float>> weights_behind_steps(const Mesh* mesh, const ParallelPlan& plan) {
+  const nn::Training training;
+  Tensor::manual_seed(3);
+  const Gpt model;
+  std::optional<nn::Parallel<Gpt>> parallel;
+  if (mesh) parallel.emplace(model, *mesh, plan);
+  nn::SGD opt(nn::get_parameters(model), {.lr = 0.1, .momentum = 0.9});
+  if (parallel) parallel->place_state(opt);
+  nn::GradAccumulator steps(opt, 2);
+  const Tensors d = Gpt::samples(32);
+  for (int64_t i = 0; i < 4; i++) {
+    const Tensor x = d[0][Slice(i * 8, (i + 1) * 8)].contiguous(), y = d[1][Slice(i * 8, (i + 1) * 8)].contiguous();
+    const Tensor loss = parallel ? loss_of((*parallel)(x), parallel->batch(y)) : loss_of(model(x), y);
+    EXPECT_EQ(steps.backward(loss), i % 2 == 1);
+  }
+  std::vector<std::vector<float>> out;
+  for (const Tensor& t : nn::get_parameters(model)) out.push_back(t.to_vector<float>());
+  return out;
+}
+TEST(ParallelGradients, AccumulatorsStepOnTheMean) {
+  const auto want = weights_behind_steps(nullptr, {});
+  for (int zero : {0, 1, 3}) {
+    const auto got = weights_behind_steps(&line(), {.zero = zero});
+    for (size_t i = 0; i < want.size(); i++)
+      for (size_t k = 0; k < want[i].size(); k++) ASSERT_NEAR(got[i][k], want[i][k], 1e-6) << zero << ' ' << i;
+  }
 }
 
 /// Losses with weights of bfloat16 in the forward pass, which are kept and trained in float32.

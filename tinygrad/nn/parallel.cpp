@@ -158,17 +158,22 @@ void ParallelState::place_state(const Optimizer& optimizer) const {
   TG_CHECK(ValueError, !optimizer.fused(),
            "[parallelize] got a fused optimizer, whose state is one tensor, with zero = ", plan_.zero,
            ", expected state for each weight");
+  for (size_t i = 0; i < optimizer.params().size(); i++) {
+    Tensors state;
+    for (const Optimizer::StateSlot& slot : optimizer.state_slots())
+      if (slot.per_parameter) state.push_back(optimizer.state()[slot.first + i]);
+    place_state_of(optimizer.params()[i], state);
+  }
+}
+void ParallelState::place_state_of(const Tensor& weight, const Tensors& state) const {
+  const Weight* w = weight_of(weight);
+  if (!w || w->state == w->kept) return;
   Tensors changed;
-  for (const Optimizer::StateSlot& slot : optimizer.state_slots()) {
-    if (!slot.per_parameter) continue;
-    for (size_t i = 0; i < optimizer.params().size(); i++) {
-      const Weight* w = weight_of(optimizer.params()[i]);
-      const Tensor& s = optimizer.state()[slot.first + i];
-      if (!w || w->state == w->kept) continue;
-      s.shard_(mesh_, w->state);
-      s.replace(s.contiguous());
-      changed.push_back(s);
-    }
+  for (const Tensor& s : state) {
+    if (s.shape() != weight.shape()) continue;
+    s.shard_(mesh_, w->state);
+    s.replace(s.contiguous());
+    changed.push_back(s);
   }
   if (!changed.empty()) realize(changed);
 }

@@ -51,7 +51,9 @@ class ParallelState {
   /// to 3, or without any axis of the mesh; ShapeError where a rule divides a size that is no multiple.
   ParallelState(const StateDict& state, const Mesh& mesh, const ParallelPlan& plan);
 
+  /// Returns the mesh.
   const Mesh& mesh() const { return mesh_; }
+  /// Returns the plan.
   const ParallelPlan& plan() const { return plan_; }
   /// Returns the axis of the mesh for each axis of a tensor of the state, "" for none, as it is kept between steps.
   /// IndexError for an unknown name.
@@ -63,10 +65,13 @@ class ParallelState {
   /// Places the rows that this process has of a batch: a tensor of the rows of all of one type. ShapeError as batch().
   Tensor batch_of(const Tensor& rows) const;
 
-  /// Adds gradients as Tensor::backward; from stage 2 on each process keeps its slices of them.
+  /// Adds gradients as Tensor::backward, whose errors it has; from stage 2 on each process keeps its slices of them.
+  /// Returns the loss, in its shape and type.
   Tensor backward(const Tensor& loss) const;
   /// Divides the optimizer's state, which is of these weights: from stage 1 on. ValueError for a fused optimizer.
   void place_state(const Optimizer& optimizer) const;
+  /// Divides tensors of a weight's shape that train it, as place_state() does; others are left alone.
+  void place_state_of(const Tensor& weight, const Tensors& state) const;
 
   /// Calls `f` with the weights as the forward pass uses them: gathered, of the type to compute in. Gradients of its
   /// result are asked for behind it.
