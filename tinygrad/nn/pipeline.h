@@ -44,8 +44,8 @@ class Pipeline {
 
   /// Adds the gradients of the mean loss of a batch to those of the parameters, computed, and returns that loss, a
   /// float32 scalar, in all processes. The first stage reads `x`, the last one `labels`; all have tensors of their
-  /// shapes. Of copies each has rows of its own. ShapeError when the microbatches do not divide the rows, ValueError for
-  /// a stage's result of more than 8 axes.
+  /// shapes. Of copies each has rows of its own. ShapeError when the microbatches do not divide the rows, ValueError
+  /// for a stage's result of more than 8 axes.
   Tensor step(const Tensor& x, const Tensor& labels);
 
   /// Returns the number of this process' stage, and of all.
