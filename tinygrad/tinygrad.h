@@ -17,6 +17,8 @@
 #include "tinygrad/nn/nn.h"
 #include "tinygrad/nn/npy_file.h"
 #include "tinygrad/nn/optim.h"
+#include "tinygrad/nn/parallel.h"
+#include "tinygrad/nn/pipeline.h"
 #include "tinygrad/nn/state.h"
 #include "tinygrad/nn/state_file.h"
 #include "tinygrad/nn/torch_load.h"

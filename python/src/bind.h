@@ -31,6 +31,7 @@ void bind_language_model(nb::module_& m);
 void bind_adapted_model(nb::module_& m);
 void bind_chat_session(nb::module_& m);
 void bind_distributed(nb::module_& m);
+void bind_parallel(nb::module_& m);
 
 // Families of Tensor methods, added by bind_tensor.
 void bind_tensor_creation(TensorClass& c);

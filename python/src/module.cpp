@@ -28,6 +28,7 @@ NB_MODULE(_core, m) {
   bind_adapted_model(m);
   bind_chat_session(m);
   bind_distributed(m);
+  bind_parallel(m);
   bind_call_site(m);
   bind_argument_errors(m);
 }

@@ -132,12 +132,12 @@ void bind_data(nb::module_& m) {
       .def("__init__",
            [](DataLoader* self, const Tensors& tensors, int64_t batch_size, bool shuffle, uint64_t seed, bool drop_last,
               int workers, int64_t prefetch, const DeviceName& device, std::vector<nb::callable> transforms,
-              const std::string& progress) {
+              const std::string& progress, int64_t parts, int64_t part) {
              std::vector<Transform> list;
              for (nb::callable& f : transforms)
                list.push_back([f](const Tensors& batch) { return nb::cast<Tensors>(f(nb::cast(batch))); });
              new (self) DataLoader(SampleSource::of(tensors), {batch_size, shuffle, seed, drop_last, workers, prefetch,
-                                                               device.name, list, progress});
+                                                               device.name, list, progress, parts, part});
            })
       .def("__iter__", [](DataLoader& d) { return Iterator{d.begin()}; })
       .def("__len__", &DataLoader::size)

@@ -68,6 +68,43 @@ TEST(DataLoader, ShufflesBySeedAndEpochWhateverTheWorkers) {
   EXPECT_EQ(DataLoader(numbers(5), {.shuffle = true}).order(0), DataLoader(numbers(5), {.shuffle = true}).order(0));
 }
 
+TEST(DataLoader, PartsAreTheBatchesOfOneLoader) {
+  const auto part = [](int64_t n, int64_t i, int workers) {
+    return DataLoader(
+        numbers(50),
+        {.batch_size = 12, .shuffle = true, .seed = 3, .drop_last = true, .workers = workers, .parts = n, .part = i});
+  };
+  DataLoader whole = part(1, 0, 0);
+  std::vector<int> want[2] = {samples(whole), samples(whole)};
+  for (int64_t n : {2, 3, 4}) {
+    for (int epoch = 0; epoch < 2; epoch++) {
+      std::vector<std::vector<int>> got;
+      for (int64_t i = 0; i < n; i++) {
+        DataLoader mine = part(n, i, static_cast<int>(i));
+        EXPECT_EQ(mine.size(), 4);
+        mine.set_epoch(epoch);
+        got.push_back(samples(mine));
+      }
+      std::vector<int> joined;
+      for (size_t batch = 0; batch < 4; batch++)
+        for (const std::vector<int>& g : got) {
+          const auto rows = static_cast<std::ptrdiff_t>(12 / n), at = static_cast<std::ptrdiff_t>(batch) * rows;
+          joined.insert(joined.end(), g.begin() + at, g.begin() + at + rows);
+        }
+      EXPECT_EQ(joined, want[epoch]);
+    }
+  }
+}
+
+TEST(DataLoader, PartsDivideEveryBatch) {
+  EXPECT_THROW(DataLoader(numbers(8), {.batch_size = 4, .parts = 3}), ValueError);
+  EXPECT_THROW(DataLoader(numbers(9), {.batch_size = 4, .parts = 2}), ValueError);
+  EXPECT_THROW(DataLoader(numbers(8), {.batch_size = 4, .parts = 2, .part = 2}), ValueError);
+  EXPECT_THROW(DataLoader(numbers(8), {.batch_size = 4, .parts = 0}), ValueError);
+  DataLoader last(numbers(10), {.batch_size = 4, .parts = 2, .part = 1});
+  EXPECT_THAT(samples(last), ElementsAre(2, 3, 6, 7, 9));
+}
+
 TEST(DataLoader, WorkersStayWithinPrefetch) {
   std::atomic<int> read = 0;
   SampleSource source = numbers(40);

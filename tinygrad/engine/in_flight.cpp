@@ -2,6 +2,7 @@
 #include "tinygrad/engine/in_flight.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/profile.h"
@@ -26,9 +27,62 @@ Collective collective_of(const CollectiveArg& c, const Buffer& to, const Buffer&
 std::shared_ptr<std::byte> host_memory(int64_t n) {
   return {new std::byte[static_cast<size_t>(n)], std::default_delete<std::byte[]>()};
 }
-std::span<std::byte> bytes_of(const std::shared_ptr<std::byte>& memory, const Buffer& b) {
-  return {memory.get(), static_cast<size_t>(b.nbytes())};
+/// Numbers of pieces that a process gives and gets.
+struct Pieces {
+  size_t from, to;
+};
+Pieces pieces_of(const Collective& c) {
+  const size_t n = c.group.size();
+  return {c.what == CollectiveKind::kReduceScatter ? n : 1, c.what == CollectiveKind::kAllGather ? n : 1};
 }
+/// Returns the bytes of an operation that may be exchanged together with others of its kind; 0: it goes alone.
+int64_t small_bytes(const Collective& c) {
+  if (c.what != CollectiveKind::kAllReduce && c.what != CollectiveKind::kReduceScatter &&
+      c.what != CollectiveKind::kAllGather)
+    return 0;
+  const Pieces p = pieces_of(c);
+  const auto bytes = static_cast<int64_t>(c.piece_bytes() * std::max(p.from, p.to));
+  return 2 * bytes <= InFlight::kBucketBytes ? bytes : 0;
+}
+bool combine_alike(const Collective& a, const Collective& b) {
+  return a.what == b.what && a.op == b.op && a.dtype == b.dtype && a.group == b.group;
+}
+
+/// Memory of an operation on several buffers: piece p of all of them, then piece p + 1.
+class StagedPieces {
+ public:
+  StagedPieces(std::byte* memory, size_t pieces, int64_t all) : at_(memory), pieces_(pieces), stride_(all / pieces) {}
+  /// Copies the next buffer's contents there.
+  void take(Buffer& b) {
+    if (pieces_ == 1) b.copy_out({at_, static_cast<size_t>(b.nbytes())});
+    else {
+      const std::shared_ptr<std::byte> whole = host_memory(b.nbytes());
+      b.copy_out({whole.get(), static_cast<size_t>(b.nbytes())});
+      each_piece(b, [&](size_t offset, std::byte* piece, size_t n) { std::memcpy(piece, whole.get() + offset, n); });
+    }
+    at_ += piece_bytes(b);
+  }
+  /// Copies the next buffer's contents from there.
+  void give(Buffer& b) {
+    if (pieces_ == 1) b.copy_in({at_, static_cast<size_t>(b.nbytes())});
+    else {
+      const std::shared_ptr<std::byte> whole = host_memory(b.nbytes());
+      each_piece(b, [&](size_t offset, std::byte* piece, size_t n) { std::memcpy(whole.get() + offset, piece, n); });
+      b.copy_in({whole.get(), static_cast<size_t>(b.nbytes())});
+    }
+    at_ += piece_bytes(b);
+  }
+
+ private:
+  size_t piece_bytes(const Buffer& b) const { return static_cast<size_t>(b.nbytes()) / pieces_; }
+  template <class F> void each_piece(const Buffer& b, F&& f) {
+    const size_t n = piece_bytes(b);
+    for (size_t p = 0; p < pieces_; p++) f(p * n, at_ + p * stride_, n);
+  }
+  std::byte* at_;
+  size_t pieces_, stride_;
+};
+
 bool overlap(const LaunchList& list, const Launch& a, size_t i, const Launch& b, size_t k) {
   return list.numbers_of(a)[i] == list.numbers_of(b)[k] ||
          buffers_overlap(buffer_of(list, a, i), buffer_of(list, b, k));
@@ -54,47 +108,81 @@ InFlight::~InFlight() {
 }
 
 void InFlight::start(const Launch& l) {
-  Buffer &to = buffer_of(list_, l, 0), &from = buffer_of(list_, l, 1);
-  const Collective c = collective_of(*l.call->collective, to, from);
-  const int64_t begin = profile::now();
-  const bool here = to.device().host_visible();
+  const Collective c = collective_of(*l.call->collective, buffer_of(list_, l, 0), buffer_of(list_, l, 1));
+  const int64_t bytes = small_bytes(c);
+  if (!bytes) return begin(c, {&l});
+  auto open = std::ranges::find_if(open_, [&](const Bucket& b) { return combine_alike(b.what, c); });
+  if (open != open_.end() && open->bytes + bytes > kBucketBytes) {
+    begin(open->what, std::move(open->launches));
+    open_.erase(open);
+    open = open_.end();
+  }
+  if (open == open_.end()) {
+    open_.push_back({{&l}, c, bytes});
+    return;
+  }
+  open->launches.push_back(&l);
+  open->what.elements += c.elements;
+  open->bytes += bytes;
+}
+
+/// Begins an operation on the sources of these launches, one after the other.
+void InFlight::begin(const Collective& c, std::vector<const Launch*> launches) {
+  const int64_t now = profile::now();
   // Whoever makes progress may touch the memory after an error: it is held until then.
   struct Held {
-    BufferRef to, from;
+    std::vector<BufferRef> buffers;
     std::shared_ptr<std::byte> staged_to, staged_from;
   };
-  auto held = std::make_shared<Held>(Held{to.shared_from_this(), from.shared_from_this(), {}, {}});
+  auto held = std::make_shared<Held>();
+  int64_t from_bytes = 0, to_bytes = 0;
+  for (const Launch* l : launches) {
+    Buffer &to = buffer_of(list_, *l, 0), &from = buffer_of(list_, *l, 1);
+    held->buffers.insert(held->buffers.end(), {to.shared_from_this(), from.shared_from_this()});
+    to_bytes += to.nbytes();
+    from_bytes += from.nbytes();
+  }
+  Buffer &to = *held->buffers[0], &from = *held->buffers[1];
   const void* in = nullptr;
   void* out = nullptr;
-  if (here) {
+  if (launches.size() == 1 && to.device().host_visible()) {
     out = to.data();
     in = from.data();
     from.device().wait();
   } else {
-    held->staged_to = host_memory(to.nbytes());
-    held->staged_from = host_memory(from.nbytes());
-    from.copy_out(bytes_of(held->staged_from, from));
+    held->staged_to = host_memory(to_bytes);
+    held->staged_from = host_memory(from_bytes);
+    StagedPieces sources(held->staged_from.get(), pieces_of(c).from, from_bytes);
+    for (size_t i = 1; i < held->buffers.size(); i += 2) sources.take(*held->buffers[i]);
     out = held->staged_to.get();
     in = held->staged_from.get();
   }
   const std::shared_ptr<std::byte> staged = held->staged_to;
   GlobalCounters::collectives++;
   GlobalCounters::sent += c.sent_bytes();
-  pending_.push_back({&l, distributed::start(c, in, out, std::move(held)), staged, begin});
+  pending_.push_back({std::move(launches), distributed::start(c, in, out, std::move(held)), staged, now, c});
   // What is looked at runs one at a time.
-  if (launches_are_watched()) wait_all();
+  if (launches_are_watched()) wait_pending();
 }
 
-bool InFlight::conflicts(const Pending& p, const Launch& l) const {
-  for (size_t k = 0; k < l.nbuffers; k++)
-    if (overlap(list_, *p.launch, 0, l, k) || (writes_buffer(l.kernel, k) && overlap(list_, *p.launch, 1, l, k)))
-      return true;
+bool InFlight::conflicts(const std::vector<const Launch*>& members, const Launch& l) const {
+  for (const Launch* m : members)
+    for (size_t k = 0; k < l.nbuffers; k++)
+      if (overlap(list_, *m, 0, l, k) || (writes_buffer(l.kernel, k) && overlap(list_, *m, 1, l, k))) return true;
   return false;
 }
 
 void InFlight::wait_for(const Launch& l) {
+  for (auto it = open_.begin(); it != open_.end();) {
+    if (!conflicts(it->launches, l)) {
+      ++it;
+      continue;
+    }
+    begin(it->what, std::move(it->launches));
+    it = open_.erase(it);
+  }
   for (auto it = pending_.begin(); it != pending_.end();) {
-    if (!conflicts(*it, l)) {
+    if (!conflicts(it->launches, l)) {
       ++it;
       continue;
     }
@@ -103,21 +191,34 @@ void InFlight::wait_for(const Launch& l) {
   }
 }
 
-void InFlight::wait_all() {
+void InFlight::begin_all() {
+  while (!open_.empty()) {
+    begin(open_.front().what, std::move(open_.front().launches));
+    open_.pop_front();
+  }
+}
+
+void InFlight::wait_pending() {
   while (!pending_.empty()) {
     finish(pending_.front());
     pending_.pop_front();
   }
 }
 
+void InFlight::wait_all() {
+  begin_all();
+  wait_pending();
+}
+
 void InFlight::finish(const Pending& p) {
   p.event->wait();
-  Buffer& to = buffer_of(list_, *p.launch, 0);
-  if (p.staged) to.copy_in(bytes_of(p.staged, to));
-  if (launches_are_watched()) {
-    const Collective c = collective_of(*p.launch->call->collective, to, buffer_of(list_, *p.launch, 1));
-    report_collective(text_of(c), c.sent_bytes(), p.begin);
+  if (p.staged) {
+    int64_t all = 0;
+    for (const Launch* l : p.launches) all += buffer_of(list_, *l, 0).nbytes();
+    StagedPieces results(p.staged.get(), pieces_of(p.what).to, all);
+    for (const Launch* l : p.launches) results.give(buffer_of(list_, *l, 0));
   }
+  if (launches_are_watched()) report_collective(text_of(p.what), p.what.sent_bytes(), p.begin);
 }
 
 }  // namespace tg

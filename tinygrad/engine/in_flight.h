@@ -3,13 +3,17 @@
 #include <deque>
 #include <exception>
 #include <memory>
+#include <vector>
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/engine/launch_list.h"
+#include "tinygrad/runtime/world/collective.h"
 
 namespace tg {
 
-/// Starts collectives and makes those launches wait for them that use the same memory.
+/// Starts collectives and makes those launches wait for them that use the same memory. Small sums, gathers and scatters
+/// of one group are exchanged together, in a bucket that is sent when it is full or one of its results is needed; which
+/// share one follows from the launches alone, and so is the same in all processes.
 class InFlight {
  public:
   explicit InFlight(const LaunchList& list) : list_(list) {}
@@ -18,7 +22,11 @@ class InFlight {
   InFlight(const InFlight&) = delete;
   InFlight& operator=(const InFlight&) = delete;
 
-  bool empty() const { return pending_.empty(); }
+  /// A bucket takes operations of at most so many bytes together. A link of 1 Gbit/s needs 8 ms for them, a hundred
+  /// times what a message costs by itself.
+  static constexpr int64_t kBucketBytes = int64_t{1} << 20;
+
+  bool empty() const { return pending_.empty() && open_.empty(); }
   void start(const Launch& l);
   /// Waits for those that write what the launch uses, or read what it writes.
   void wait_for(const Launch& l);
@@ -26,16 +34,27 @@ class InFlight {
 
  private:
   struct Pending {
-    const Launch* launch;
+    std::vector<const Launch*> launches;  ///< more than one: a bucket
     EventRef event;
-    std::shared_ptr<std::byte> staged;  ///< the result, where the device's memory is not the host's
+    std::shared_ptr<std::byte> staged;  ///< the results, where they are not written in place
     int64_t begin;
+    Collective what;
   };
+  /// Operations that wait for others.
+  struct Bucket {
+    std::vector<const Launch*> launches;
+    Collective what;
+    int64_t bytes;
+  };
+  void begin(const Collective& c, std::vector<const Launch*> launches);
+  void begin_all();
+  void wait_pending();
   void finish(const Pending& p);
-  bool conflicts(const Pending& p, const Launch& l) const;
+  bool conflicts(const std::vector<const Launch*>& members, const Launch& l) const;
 
   const LaunchList& list_;
   std::deque<Pending> pending_;
+  std::deque<Bucket> open_;
 };
 
 /// Tells the other processes, which wait for this one, of the error that ends a run here.

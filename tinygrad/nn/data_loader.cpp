@@ -121,9 +121,10 @@ class DataLoader::Epoch {
   };
 
   Rows read(int64_t batch) const {
-    const int64_t first = batch * o_.batch_size,
-                  last = std::min(first + o_.batch_size, static_cast<int64_t>(order_.size()));
-    Rows r{last - first, {}};
+    const int64_t begin = batch * o_.batch_size,
+                  end = std::min(begin + o_.batch_size, static_cast<int64_t>(order_.size()));
+    const int64_t rows = (end - begin) / o_.parts, first = begin + o_.part * rows;
+    Rows r{rows, {}};
     std::vector<size_t> sizes;
     for (const Field& f : source_->fields) {
       sizes.push_back(static_cast<size_t>(bytes_of(f)));
@@ -196,6 +197,12 @@ DataLoader::DataLoader(SampleSource source, const DataLoaderOptions& o) : o_(o) 
            ", expected a positive size and no negative numbers");
   TG_CHECK(ValueError, source.read && source.size >= 0 && !source.fields.empty(),
            "[DataLoader] got a source without fields or without a function to read samples");
+  TG_CHECK(ValueError, o.parts > 0 && o.part >= 0 && o.part < o.parts, "[DataLoader] got part = ", o.part,
+           " and parts = ", o.parts, ", expected a number below that of the parts");
+  const int64_t rest = o.drop_last ? 0 : source.size % o.batch_size;
+  TG_CHECK(ValueError, o.batch_size % o.parts == 0 && rest % o.parts == 0, "[DataLoader] got a ",
+           o.batch_size % o.parts ? "batch" : "last batch", " of ", o.batch_size % o.parts ? o.batch_size : rest,
+           " samples for ", o.parts, " parts, expected a multiple: drop_last leaves out a last one that is smaller");
   source_ = std::make_shared<const SampleSource>(std::move(source));
 }
 

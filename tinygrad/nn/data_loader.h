@@ -40,7 +40,7 @@ struct SampleSource {
 using Transform = std::function<Tensors(const Tensors&)>;
 
 struct DataLoaderOptions {
-  int64_t batch_size = 1;
+  int64_t batch_size = 1;  ///< of all parts together
   bool shuffle = false;
   uint64_t seed = 0;       ///< with the number of the epoch it determines the order, whatever the number of workers
   bool drop_last = false;  ///< leaves out a last batch that is smaller
@@ -49,11 +49,15 @@ struct DataLoaderOptions {
   std::string device = {};
   std::vector<Transform> transforms = {};
   std::string progress = {};  ///< label of a progress bar; empty: none
+  /// Processes that share batches, and which of them this is: each reads its rows of every batch. The order of the
+  /// samples does not depend on how many there are. For a mesh: its size and position along the axis of the batch.
+  int64_t parts = 1, part = 0;
 };
 
 class DataLoader {
  public:
-  /// Reads batches of `source`. Throws ValueError for a batch size below 1.
+  /// Reads batches of `source`. Throws ValueError for a batch size below 1, for a part that there is not, and where a
+  /// batch does not divide into equal parts, the last one included.
   DataLoader(SampleSource source, const DataLoaderOptions& o = {});
 
   class Epoch;  // data_loader.cpp
@@ -65,7 +69,7 @@ class DataLoader {
     using value_type = Tensors;
     using difference_type = std::ptrdiff_t;
     explicit Iterator(std::shared_ptr<Epoch> e);
-    /// The batch: a tensor for each field, (batch size, shape of the field), of its type.
+    /// The batch: a tensor for each field, (batch size / parts, shape of the field), of its type.
     const Tensors& operator*() const { return batch_; }
     const Tensors* operator->() const { return &batch_; }
     Iterator& operator++();

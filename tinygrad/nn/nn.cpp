@@ -7,6 +7,7 @@
 #include "tinygrad/base/error.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/mesh.h"
 
 namespace tg::nn {
 namespace {
@@ -226,7 +227,9 @@ Tensor embedding(const Tensor& weight, const Tensor& indices) {
            ", expected integers");
   // Not as an index: negative ones would count from the end.
   Tensor i = indices.dtype().itemsize() < 4 ? indices.cast(dtypes::int32) : indices;
-  return weight[indices.dtype().is_unsigned() ? i : (i < 0).where(weight.shape(0), i)];
+  const Tensor rows = weight[indices.dtype().is_unsigned() ? i : (i < 0).where(weight.shape(0), i)];
+  // Of a table whose width is divided among processes each has its part of the rows: what follows reads whole ones.
+  return is_world(weight.device()) ? rows.shard_like(indices) : rows;
 }
 
 Dropout::Dropout(double probability) : p(probability) {

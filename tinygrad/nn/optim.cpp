@@ -119,7 +119,7 @@ Tensors Optimizer::schedule_step() {
   } else {
     const Tensors up = updates(values, grads);
     for (size_t i = 0; i < values.size(); i++)
-      params_[i].assign(values[i] - up[i].to(values[i].device()).cast(values[i].dtype()));
+      params_[i].assign(values[i] - up[i].shard_like(values[i]).cast(values[i].dtype()));
   }
   Tensors changed = state_;
   changed.insert(changed.end(), params_.begin(), params_.end());

@@ -6,7 +6,8 @@ from .. import _core
 from ..dtype import dtypes
 from ..helpers import TRAINING, flatten, make_tuple, prod
 from ..tensor import Tensor
-from . import optim, state, datasets, lr_scheduler, train, data  # noqa: F401
+from . import optim, state, datasets, lr_scheduler, train, data, parallel  # noqa: F401
+from .parallel import parallelize  # noqa: F401
 
 
 def _uniform(bound: float, *shape: int) -> Tensor: return Tensor.uniform(*shape, low=-bound, high=bound).is_param_()

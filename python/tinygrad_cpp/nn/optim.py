@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 import math
 from .. import _core
-from ..dtype import dtypes, least_upper_dtype
+from ..dtype import DType, dtypes, least_upper_dtype
 from ..helpers import FUSE_OPTIM, TRAINING, dedup, flatten, getenv
 from ..tensor import Tensor
 
@@ -41,8 +41,16 @@ class Optimizer:
     self.param_dtype = getattr(dtypes, getenv("OPTIM_DTYPE", "float32"))
     self.fused = fused
     lr_dtype = least_upper_dtype(_core.default_float(), dtypes.float32)
-    self.lr = Tensor(lr if getenv("CONST_LR") else [lr], device=self.device, dtype=lr_dtype).is_param_(False)
+    self.lr = self._number(lr if getenv("CONST_LR") else [lr], lr_dtype)
     if self.fused: self.pos_params = list(itertools.accumulate(self.params, lambda at, p: at + p.numel(), initial=0))
+
+  def _number(self, value, dtype: DType) -> Tensor:
+    """A number that the steps use, where the parameters are: whole on each of several devices."""
+    first = self.params[0]
+    if not isinstance(self.device, tuple) or self.device != first.device:
+      return Tensor(value, device=self.device, dtype=dtype).is_param_(False)
+    there = Tensor(value, dtype=dtype).shard_like(first.detach().sum())
+    return there.contiguous().is_param_(False).realize()
 
   def _new_optim_param(self) -> list[Tensor]:
     if isinstance(self.device, tuple) and not self.fused:  # sharded as the parameters are
@@ -83,7 +91,7 @@ class Optimizer:
 
   def _step(self, params: list[Tensor], grads: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     raise NotImplementedError
-  def _apply_update(self, t: Tensor, up: Tensor) -> Tensor: return t.detach() - up.to(t.device).cast(t.dtype)
+  def _apply_update(self, t: Tensor, up: Tensor) -> Tensor: return t.detach() - up.shard_like(t).cast(t.dtype)
 
 
 class OptimizerGroup(Optimizer):
@@ -150,8 +158,7 @@ class LAMB(Optimizer):
     _check_number(name, "weight_decay", weight_decay)
     super().__init__(params, lr, device, fused)
     self.b1, self.b2, self.eps, self.wd, self.adam = b1, b2, eps, weight_decay, adam
-    self.b1_t, self.b2_t = (Tensor.ones(1, dtype=dtypes.float32, device=self.device).contiguous().is_param_(False)
-                            for _ in range(2))
+    self.b1_t, self.b2_t = (self._number([1.0], dtypes.float32) for _ in range(2))
     self.m, self.v = self._new_optim_param(), self._new_optim_param()
 
   def _step(self, params: list[Tensor], grads: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:

@@ -75,7 +75,7 @@ def load_state_dict(model: Any, state_dict: dict[str, Tensor], strict=True, verb
       packed = value.device == v.device and _core.is_packed(value)
       if packed: v.replace(value)
       elif isinstance(v.device, tuple) and not isinstance(value.device, tuple):
-        v.replace(value.shard(v.device, v.uop.axis))
+        v.replace(value.shard_like(v))
       elif in_place[k] and not consume and not isinstance(value.device, tuple) and value.dtype == v.dtype:
         v.assign(value.to(v.device).detach())
       else:

@@ -128,10 +128,46 @@ UOp world_broadcast(UOp x, const std::string& world, size_t k, int owner) {
   return mesh_of(world).size[k] == 1 ? x : collective(x, CollectiveKind::kBroadcast, world, 1u << k, Ops::ADD, owner);
 }
 
+namespace {
+/// Exchanges what an EXPAND repeats instead of its result, of which it is a fraction. Null where an axis that is
+/// divided is one that repeats, or is no multiple.
+UOp resharded_below_expand(UOp x, const std::string& world, const ShardAxes& from, const ShardAxes& to) {
+  const MeshSizes mesh = mesh_of(world);
+  const Shape below = shape_of(x.src(0));
+  Shape dims = shape_of(x);
+  const int shift = static_cast<int>(dims.size() - below.size());
+  const auto source_axis = [&](int axis) {
+    const int a = axis - shift;
+    return a >= 0 && below[static_cast<size_t>(a)] == dims[static_cast<size_t>(axis)] ? a : -1;
+  };
+  ShardAxes from_below, to_below;
+  for (size_t k = 0; k < mesh.axes; k++) {
+    if (from[k] >= 0) from_below.of[k] = static_cast<int8_t>(source_axis(from[k]));
+    if (to[k] >= 0) to_below.of[k] = static_cast<int8_t>(source_axis(to[k]));
+    if (from[k] >= 0 && from_below[k] < 0) return {};
+  }
+  for (size_t k = 0; k < mesh.axes; k++) {
+    if (from[k] >= 0) {
+      SInt& size = dims[static_cast<size_t>(from[k])];
+      size = size.value() * mesh.size[k];
+    }
+    if (to[k] >= 0) {
+      SInt& size = dims[static_cast<size_t>(to[k])];
+      if (size.value() % mesh.size[k] != 0) return {};
+      size = size.value() / mesh.size[k];
+    }
+  }
+  return ops::expand(resharded(x.src(0), world, from_below, to_below), dims);
+}
+}  // namespace
+
 UOp resharded(UOp x, const std::string& world, ShardAxes from, const ShardAxes& to) {
   const MeshSizes mesh = mesh_of(world);
   for (size_t k = 0; k < mesh.axes; k++)
     if (mesh.size[k] == 1) from.of[k] = to.of[k];
+  if (from == to) return x;
+  if (x.is(Ops::EXPAND))
+    if (const UOp repeated = resharded_below_expand(x, world, from, to)) return repeated;
   for (size_t k = 0; k < mesh.axes; k++) {
     if (from[k] < 0 || to[k] < 0 || from[k] == to[k]) continue;
     if (is_shared(from, to, k, from[k]) || is_shared(from, to, k, to[k])) continue;

@@ -1,0 +1,102 @@
+"""nn.parallelize and pipelines: in a world of one, and in two processes where there is an mpirun."""
+import os, shutil, subprocess, sys
+import pytest
+import tinygrad_cpp
+from tinygrad_cpp import Context, Tensor, distributed, dtypes, nn
+
+
+class Model:
+  def __init__(self): self.hidden, self.out = nn.Linear(8, 16), nn.Linear(16, 4)
+  def __call__(self, x): return self.out(self.hidden(x).relu())
+
+
+DIVISIONS = {"hidden.*": "column", "out.weight": "row"}
+PLANS = [{}, {"zero": 1, "whole_below": 1}, {"zero": 2, "whole_below": 1}, {"zero": 3, "whole_below": 1}]
+
+
+def losses(mesh=None, **plan):
+  """Losses of five steps; without a mesh those of one process."""
+  Tensor.manual_seed(3)
+  model = Model()
+  parallel = nn.parallelize(model, mesh, **plan) if mesh else None
+  opt = nn.optim.AdamW(nn.state.get_parameters(model), lr=0.01)
+  if parallel: parallel.place_state(opt)
+  x, y = (Tensor.arange(64).reshape(8, 8) % 7).float().contiguous(), (Tensor.arange(8) % 4).contiguous()
+  out = []
+  with Context(TRAINING=1):
+    for _ in range(5):
+      opt.zero_grad()
+      loss = parallel(x).cross_entropy(parallel.batch(y)) if parallel else model(x).cross_entropy(y)
+      (parallel or loss).backward(*([loss] if parallel else []))
+      opt.step()
+      out.append(loss.item())
+  return out
+
+
+def pipeline_losses(mesh):
+  Tensor.manual_seed(3)
+  model = Model()
+  layers = [lambda x: model.hidden(x).relu(), model.out]
+  first, last = nn.parallel.stage_layers(2, mesh)
+  params = [p for layer in [model.hidden, model.out][first:last] for p in nn.state.get_parameters(layer)]
+  opt = nn.optim.AdamW(params, lr=0.01)
+
+  def stage(x):
+    for f in layers[first:last]: x = f(x)
+    return x
+
+  pipeline = nn.parallel.Pipeline(stage, lambda h, y: h.cross_entropy(y), params, mesh, microbatches=2)
+  x, y = (Tensor.arange(64).reshape(8, 8) % 7).float().contiguous(), (Tensor.arange(8) % 4).contiguous()
+  out = []
+  with Context(TRAINING=1):
+    for _ in range(5):
+      opt.zero_grad()
+      out.append(pipeline.step(x, y).item())
+      opt.step()
+  return out
+
+
+def check_losses():
+  want = losses()
+  assert want[-1] < want[0]
+  data, tensor = distributed.Mesh({"data": -1}), distributed.Mesh({"tensor": -1})
+  for plan in PLANS: assert losses(data, **plan) == pytest.approx(want, rel=1e-5)
+  assert losses(tensor, divisions=DIVISIONS) == pytest.approx(want, rel=1e-5)
+  assert pipeline_losses(distributed.Mesh({"pipe": -1})) == pytest.approx(want, rel=1e-5)
+
+
+def test_losses_in_a_world_of_one(): check_losses()
+
+
+@pytest.mark.skipif(not shutil.which("mpirun.openmpi"), reason="needs Open MPI's mpirun")
+def test_losses_in_two_processes():
+  module = os.path.dirname(os.path.dirname(tinygrad_cpp.__file__))
+  env = {**os.environ, "PYTHONPATH": module, "NUM_CPU_THREADS": "1", "WORLD_TIMEOUT": "60"}
+  command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2", sys.executable,
+             __file__]
+  done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=200)
+  assert done.returncode == 0, done.stdout + done.stderr
+  assert done.stdout.count("of 2: equal") == 2
+
+
+def test_weights_are_used_in_another_type():
+  model, seen = Model(), []
+  parallel = nn.parallelize(model, distributed.Mesh({"data": -1}), compute=dtypes.bfloat16)
+  parallel.run(lambda: seen.append(model.out.weight.dtype))
+  assert seen == [dtypes.bfloat16] and model.out.weight.dtype == dtypes.float32
+
+
+def test_mistakes_are_errors():
+  mesh = distributed.Mesh({"data": -1})
+  with pytest.raises(ValueError, match="expected column, row or whole"):
+    nn.parallelize(Model(), mesh, divisions={"hidden.*": "diagonal"})
+  with pytest.raises(ValueError, match="fits no name"):
+    nn.parallelize(Model(), mesh, divisions={"inner.*": "row"})
+  with pytest.raises(ValueError, match="expected 0 to 3"): nn.parallelize(Model(), mesh, zero=4)
+  with pytest.raises(IndexError, match="does not have"): nn.parallelize(Model(), mesh).spec("x")
+
+
+if __name__ == "__main__":
+  distributed.init()
+  check_losses()
+  print(f"rank {distributed.rank()} of {distributed.size()}: equal")
