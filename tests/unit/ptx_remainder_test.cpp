@@ -52,19 +52,23 @@ template <class T, class Bits> void expect_exact(const std::string& t, const std
   ASSERT_FALSE(program.empty()) << source;
   const T special[] = {0,        -T{0},     6,      -6, 3, -3, INFINITY, -INFINITY, NAN, std::numeric_limits<T>::max(),
                        T(1e-30), T(1e-310), T(1e30)};
-  std::vector<T> a, b;
+  std::vector<std::pair<T, T>> pairs;
   for (T x : special)
-    for (T y : special) a.push_back(x), b.push_back(y);
+    for (T y : special) pairs.emplace_back(x, y);
   for (T x : {std::numeric_limits<T>::denorm_min(), -std::numeric_limits<T>::denorm_min(), T(5)})
     for (T y : {T(3) * std::numeric_limits<T>::denorm_min(), std::numeric_limits<T>::min()}) {
-      a.push_back(x), b.push_back(y);
-      a.push_back(y), b.push_back(x);
+      pairs.emplace_back(x, y);
+      pairs.emplace_back(y, x);
     }
   std::mt19937_64 random(1);
   for (int i = 0; i < 20000; i++) {
-    a.push_back(std::bit_cast<T>(static_cast<Bits>(random())));
-    const auto y = std::bit_cast<T>(static_cast<Bits>(random()));
-    b.push_back(i % 2 ? y : a.back() * std::exp2(static_cast<T>(static_cast<int>(random() % 60) - 50)) * T(0.7));
+    const auto x = std::bit_cast<T>(static_cast<Bits>(random())), y = std::bit_cast<T>(static_cast<Bits>(random()));
+    pairs.emplace_back(x, i % 2 ? y : x * std::exp2(static_cast<T>(static_cast<int>(random() % 60) - 50)) * T(0.7));
+  }
+  std::vector<T> a, b;
+  for (const auto& [x, y] : pairs) {
+    a.push_back(x);
+    b.push_back(y);
   }
   std::vector<T> got(a.size());
   Context context{{"DEV", "CPU:LLVM"}};

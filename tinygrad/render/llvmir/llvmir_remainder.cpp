@@ -1,7 +1,7 @@
 /// \file The remainder of a division of floats on a grid.
 ///
-/// LLVM has no library to call there and computes x - trunc(x / y) * y, which is wrong by whole divisors where x / y has
-/// more bits than a mantissa, and has the wrong sign where it is 0. The remainder is exact: as many shifts and
+/// LLVM has no library to call there and computes x - trunc(x / y) * y, which is wrong by whole divisors where x / y
+/// has more bits than a mantissa, and has the wrong sign where it is 0. The remainder is exact: as many shifts and
 /// subtractions of mantissas as the exponents differ.
 #include "tinygrad/render/llvmir/llvmir_writer.h"
 
