@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "mpi/models.h"
 #include "tinygrad/tinygrad.h"
 
@@ -331,6 +333,30 @@ struct Deep {
 TEST(ParallelBuckets, AFullOneIsSentAndTheNextOneFilled) {
   const Tensors data{Tensor::ones(16, 256).contiguous(), Tensor::arange(16).cast(dtypes::int32).contiguous()};
   EXPECT_EQ(exchanges_of_a_step(Deep(), data, {}), size() > 1 ? 2 : 0);
+}
+/// Kernels of the profile between its first two sums over processes that do at least so many operations and reduce.
+int products_between_sums(double operations) {
+  std::istringstream trace(profile::json());
+  int sums = 0, products = 0;
+  for (std::string line; std::getline(trace, line);) {
+    if (line.find("allreduce ADD") != std::string::npos) sums++;
+    const size_t end = line.find(" operations,");
+    if (sums != 1 || end == std::string::npos || line.find("\"name\":\"r_") == std::string::npos) continue;
+    products += std::stod(line.substr(line.find_last_not_of("0123456789.e+", end - 1) + 1)) >= operations;
+  }
+  EXPECT_EQ(sums, 2);
+  return products;
+}
+TEST(ParallelBuckets, TheyAreSentWhileTheBackwardPassGoesOn) {
+  if (size() == 1) return;  // nothing is sent
+  const Tensors data{Tensor::ones(16, 256).contiguous(), Tensor::arange(16).cast(dtypes::int32).contiguous()};
+  exchanges_of_a_step(Deep(), data, {});  // compiled
+  const Context profiled{{"PROFILE", 1}};
+  profile::clear();
+  EXPECT_EQ(exchanges_of_a_step(Deep(), data, {}), 2);
+  // The products for the gradients of the two layers that come first, and of what they take.
+  EXPECT_GE(products_between_sums(256.0 * 256 * 16 / size()), 4);
+  profile::clear();
 }
 TEST(ParallelBuckets, LargeSumsGoAlone) {
   const Tensor x = Tensor::ones(8, 400, 400).contiguous().realize(), y = x.shard(line(), {"data"}).realize();

@@ -124,6 +124,9 @@ void InFlight::start(const Launch& l) {
   open->launches.push_back(&l);
   open->what.elements += c.elements;
   open->bytes += bytes;
+  if (open->bytes < kBucketBytes) return;
+  begin(open->what, std::move(open->launches));
+  open_.erase(open);
 }
 
 /// Begins an operation on the sources of these launches, one after the other.

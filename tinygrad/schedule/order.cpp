@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <queue>
+#include <tuple>
 
 #include "tinygrad/base/contains.h"
 
@@ -68,32 +69,37 @@ class Dependencies {
 };
 
 /// Sorts steps by Kahn's algorithm: those behind fewer collectives first, so that these are under way while everything
-/// else is computed; of them the lowest number, so that all processes begin them in one order. Steps of a cycle are
-/// missing from the result.
+/// else is computed; of them those that a collective waits for, as the gradient of a weight before that of its layer's
+/// input; of them the lowest number, so that all processes begin them in one order. Steps of a cycle are missing from
+/// the result.
 std::vector<int32_t> sort_steps(const std::vector<ScheduleItem>& items, const std::vector<Edge>& edges) {
   const size_t n = items.size();
   std::vector<int32_t> behind(n, 0);  // collectives
+  std::vector<bool> awaited(n, false);
+  const auto is_collective = [&](int32_t i) { return at(items, i).call.kind == ScheduleCall::kCollective; };
   std::vector<int32_t> missing(n, 0), begin(n + 1, 0), next(edges.size()), order;
   for (const Edge& e : edges) {
     begin[static_cast<size_t>(e.before) + 1]++;
     at(missing, e.after)++;
+    if (is_collective(e.after)) at(awaited, e.before) = true;
   }
   for (size_t i = 0; i < n; i++) begin[i + 1] += begin[i];
   std::vector<int32_t> fill(begin.begin(), begin.end() - 1);
   for (const Edge& e : edges) at(next, at(fill, e.before)++) = e.after;
-  using Step = std::pair<int32_t, int32_t>;
+  using Step = std::tuple<int32_t, bool, int32_t>;
   std::priority_queue<Step, std::vector<Step>, std::greater<>> ready;
+  const auto add = [&](int32_t i) { ready.emplace(at(behind, i), !is_collective(i) && !at(awaited, i), i); };
   for (size_t i = 0; i < n; i++)
-    if (!missing[i]) ready.emplace(0, static_cast<int32_t>(i));
+    if (!missing[i]) add(static_cast<int32_t>(i));
   while (!ready.empty()) {
-    auto i = static_cast<size_t>(ready.top().second);
+    auto i = static_cast<size_t>(std::get<2>(ready.top()));
     ready.pop();
     order.push_back(static_cast<int32_t>(i));
-    const int32_t after = behind[i] + (items[i].call.kind == ScheduleCall::kCollective);
+    const int32_t after = behind[i] + is_collective(static_cast<int32_t>(i));
     for (int32_t k = begin[i]; k < begin[i + 1]; k++) {
       const int32_t s = at(next, k);
       at(behind, s) = std::max(at(behind, s), after);
-      if (--at(missing, s) == 0) ready.emplace(at(behind, s), s);
+      if (--at(missing, s) == 0) add(s);
     }
   }
   return order;
