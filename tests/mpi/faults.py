@@ -4,7 +4,9 @@ gets a PeerError naming the one that failed, in time, and that no process stays 
 import os, pathlib, random, re, subprocess, sys, time, uuid
 
 LAUNCH = {
-  "openmpi": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"],
+  # It kills all processes a second after one died, unless told to give them longer to say why they end.
+  "openmpi": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
+              "--mca", "odls_base_sigkill_timeout", "3"],
   "mpich": ["mpirun.mpich", "-disable-auto-cleanup"],
 }
 # By itself mpirun of MPICH kills all processes as soon as a signal ended one, before they can say anything.
