@@ -113,6 +113,11 @@ ROWS: list[Row] = [
   Row("gemv_q8_0_4096", "quantized", "gemv_quantized", bytes=SIDE * SIDE / 32 * 34,
       args={"format": "q8_0", "block": 34}),
 ]
+# Processes are as many as threads.
+COLLECTIVE_ROWS: list[Row] = [
+  Row(f"allreduce_{name}", "collective", "allreduce", args={"bytes": n})
+  for name, n in (("64mb", 64_000_000), ("1mb", 1_000_000), ("4kb", 4_000))
+]
 # Sizes that fill an accelerator.
 LARGE = 2 * SIDE
 _MIB256 = 4.0 * LARGE * LARGE
@@ -131,7 +136,7 @@ LARGE_ROWS: list[Row] = [
   Row("sum_8192_axis1", "memory", "sum", bytes=_MIB256, args={"axis": 1, "side": LARGE}),
   Row("softmax_8192", "memory", "softmax", bytes=2 * _MIB256, args={"shape": (LARGE, LARGE)}),
 ]
-BY_NAME = {row.name: row for row in ROWS + LARGE_ROWS}
+BY_NAME = {row.name: row for row in ROWS + COLLECTIVE_ROWS + LARGE_ROWS}
 
 # Losses of a float64 program. Adam's first steps go by the signs of gradients, so that rounding grows; and only
 # programs that draw tinygrad's random numbers

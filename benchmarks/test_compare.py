@@ -5,7 +5,7 @@ import xml.etree.ElementTree as xml
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import compare, environment, report, sampling
-from rows import BY_NAME, LARGE_ROWS, ROWS
+from rows import BY_NAME, COLLECTIVE_ROWS, LARGE_ROWS, ROWS
 
 ECHO = "import sys\nprint('ready', flush=True)\nfor line in sys.stdin: print(sys.argv[1], flush=True)"
 
@@ -41,7 +41,7 @@ class Kernels(unittest.TestCase):
 
 
 class Rows(unittest.TestCase):
-  def test_names_are_unique(self): self.assertEqual(len(BY_NAME), len(ROWS + LARGE_ROWS))
+  def test_names_are_unique(self): self.assertEqual(len(BY_NAME), len(ROWS + COLLECTIVE_ROWS + LARGE_ROWS))
 
   def test_work_is_known(self):
     self.assertEqual(BY_NAME["matmul_f32_1023x777x513_nn"].flops, 2 * 1023 * 777 * 513)
@@ -54,6 +54,11 @@ class Rows(unittest.TestCase):
     self.assertEqual(compare.choose_rows("^copy_64m$", "CUDA")[0].bytes, 2 ** 29)
     for pattern in ("nothing like this", "(", "^copy_64m$"):
       with self.assertRaises(SystemExit): compare.choose_rows(pattern)
+
+  def test_sums_of_several_processes_are_compared_with_mpi_alone(self):
+    self.assertEqual([r.name for r in compare.choose_rows("^allreduce_64mb$")], ["allreduce_64mb"])
+    self.assertEqual(compare.peers_of(BY_NAME["allreduce_64mb"], compare.PEERS), ["mpi"])
+    self.assertNotIn("mpi", compare.peers_of(BY_NAME["exp_16m"], compare.PEERS))
 
   def test_peers_of_quantized_rows(self):
     self.assertEqual(compare.peers_of(BY_NAME["gemv_q4_0_4096"], compare.PEERS), ["tinygrad", "llama", "llama_native"])

@@ -6,6 +6,7 @@
 #include "bind.h"
 #include "casters.h"
 #include "graph.h"
+#include "tinygrad/runtime/world/agree.h"
 #include "tinygrad/runtime/world/world.h"
 #include "tinygrad/tensor/multi/collectives.h"
 
@@ -58,6 +59,8 @@ void bind_distributed(nb::module_& m) {
   d.def("barrier", &barrier, Unlocked(), "Waits until all processes are here.");
   d.def("finalize", &finalize, Unlocked(), "Leaves the world, with all others.");
   d.def("fail", &fail, "why"_a, Unlocked(), "Tells all others that this process cannot go on.");
+  d.def("agree", &agree, "operation"_a, "why"_a, Unlocked(),
+        "Tells all processes whether this one did its part: PeerError where another one has a reason.");
   bind_mesh(d);
   d.def(
       "all_reduce",

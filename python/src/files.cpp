@@ -13,6 +13,7 @@
 #include "tinygrad/nn/npy_file.h"
 #include "tinygrad/nn/state_file.h"
 #include "tinygrad/nn/torch_load.h"
+#include "tinygrad/nn/world_file.h"
 
 namespace tg::python {
 
@@ -129,6 +130,11 @@ void bind_safetensors(nb::module_& m) {
     const nn::StateDict d = state_of(tensors);
     Unlocked work;
     nn::safe_save_sharded(d, folder, {max_bytes, name, metadata});
+  });
+  m.def("safe_save_together", [](const NamedTensors& tensors, const std::string& folder, const nn::Metadata& metadata) {
+    const nn::StateDict d = state_of(tensors);
+    Unlocked work;
+    nn::safe_save_together(d, folder, metadata);
   });
   m.def("safe_load", [](nb::object file) {
     if (nb::isinstance<Tensor>(file))

@@ -430,6 +430,25 @@ def test_resumed_run_is_the_same(tmp_path, fused):
     np.testing.assert_array_equal(state.get_state_dict(again)[k].numpy(), v.numpy())
 
 
+def test_sharded_checkpoint(tmp_path):
+  net, optimizer = training_run()
+  train(net, optimizer, 2)
+  for step in (1, 2): state.save_sharded_checkpoint(tmp_path / "run", net, optimizer, step=step, metadata={"n": 1})
+  files = sorted(p.name for p in (tmp_path / "run").iterdir())
+  assert len(files) == 2 and files[1] == "model.safetensors.index.json", "the parts of the first are removed"
+  index = json.loads((tmp_path / "run" / files[1]).read_text())
+  assert set(index["weight_map"].values()) == {files[0]}
+  assert index["metadata"]["total_size"] == sum(t.nbytes() for t in state.safe_load(tmp_path / "run").values())
+  again, other = training_run()
+  assert state.load_checkpoint(tmp_path / "run", again, other) == (2, {"n": "1"})
+  for k, v in state.get_state_dict(net).items():
+    np.testing.assert_array_equal(state.get_state_dict(again)[k].numpy(), v.numpy())
+  (tmp_path / "run" / files[0]).write_bytes(b"damaged")
+  with pytest.raises(tinygrad_cpp.FormatError): state.load_checkpoint(tmp_path / "run", again, other)
+  (tmp_path / "run" / files[0]).unlink()
+  with pytest.raises(tinygrad_cpp.FileError): state.load_checkpoint(tmp_path / "run", again, other)
+
+
 def test_checkpoint_that_does_not_fit(tmp_path):
   net, optimizer = training_run()
   state.safe_save(state.get_state_dict(net), tmp_path / "weights")

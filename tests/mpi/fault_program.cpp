@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "tinygrad/tinygrad.h"
 
@@ -29,13 +30,14 @@ template <class F> void work(const tg::Mesh& mesh, F&& at) {
 void fail(const std::string& how, int milliseconds, const tg::Mesh& mesh) {
   const auto start = std::chrono::steady_clock::now();
   const auto due = [&] { return std::chrono::steady_clock::now() - start > std::chrono::milliseconds(milliseconds); };
+  bool stopped = false;
   work(mesh, [&](int step) {
     if (how == "shapes" && step == 3)
       tg::distributed::all_reduce(Tensor::ones({7}).contiguous(), mesh, {"data"}).realize();
     if (!due()) return;
     if (how == "kill") raise(SIGKILL);
     if (how == "segfault") raise(SIGSEGV);
-    if (how == "stop") raise(SIGSTOP);
+    if (how == "stop" && !std::exchange(stopped, true)) raise(SIGSTOP);
     if (how == "hang") std::this_thread::sleep_for(std::chrono::hours(1));
     if (how == "throw") throw std::runtime_error("the data set is damaged");
     if (how == "leave") std::exit(0);

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 
+#include "tinygrad/io/jit_file.h"
 #include "tinygrad/tinygrad.h"
 
 namespace tg {
@@ -115,6 +117,28 @@ TEST(WorldTensors, AShrinkToOneShardIsABroadcast) {
   for (int r = 0; r < size(); r++)
     expect_near(a.shrink({{r * each, (r + 1) * each}, {0, 4}}), x.shrink({{r * each, (r + 1) * each}, {0, 4}}));
   EXPECT_THROW(a.shrink({{1, 3}, {0, 4}}), ShapeError);
+}
+
+TEST(WorldTensors, ACapturedExchangeIsNotSaved) {
+  const auto path = std::filesystem::temp_directory_path() / str("tinygrad-exchange-", rank(), ".jit");
+  const auto refused = [&](const auto& f, const char* why) {
+    try {
+      save_jit(f, path);
+      ADD_FAILURE() << "no error";
+    } catch (const JitError& e) { EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what(); }
+    EXPECT_FALSE(std::filesystem::exists(path));
+  };
+  const Tensor x = numbers({8, 4}), divided = x.shard(line(), {"data"}).realize();
+  auto f = tg::jit([](const Tensor& t) { return t.sum(0).realize(); });
+  auto g = tg::jit([](const Tensor& t) { return distributed::all_reduce(t * 2, line(), {"data"}).realize(); });
+  for (int i = 0; i < 3; i++) {
+    f(divided);
+    g(x);
+  }
+  refused(f, "captured with sharded tensors");
+  refused(g, "exchanges values with other processes");
+  expect_near(f(divided), x.sum(0));
+  expect_near(g(x), x * 2 * size());
 }
 
 TEST(WorldTensors, ViewsKeepTheAxis) {

@@ -230,8 +230,8 @@ SafetensorsIndex parse_safetensors_index(std::string_view text, std::string_view
 std::string safetensors_index(const SafetensorsIndex& index) {
   Json metadata = Json::object(), files = Json::object();
   for (const auto& [key, value] : index.metadata) {
-    const bool number =
-        !value.empty() && value.size() < 19 && value.find_first_not_of("0123456789") == std::string::npos;
+    const bool number = !value.empty() && value.size() < 19 && (value[0] != '0' || value.size() == 1) &&
+                        value.find_first_not_of("0123456789") == std::string::npos;
     if (number) metadata[key] = std::stoull(value);
     else metadata[key] = value;
   }

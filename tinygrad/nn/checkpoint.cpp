@@ -7,6 +7,8 @@
 #include <unordered_map>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/nn/world_file.h"
+#include "tinygrad/runtime/world/agree.h"
 #include "tinygrad/tensor/ops/random.h"
 
 namespace tg::nn {
@@ -99,27 +101,52 @@ std::string random_state() {
 
 void set_random_state(std::string_view state) { rng::set_state(parse_random(state)); }
 
-void save_checkpoint(const Checkpoint& c, const std::filesystem::path& path) {
-  Metadata metadata{
-      {kFormatKey, std::string(kFormat)}, {kStepKey, std::to_string(c.step)}, {kRandomKey, random_state()}};
-  for (const auto& [key, value] : c.metadata) metadata.emplace_back(kOwnPrefix + key, value);
-  safe_save(tensors_of(c, "save_checkpoint"), path, metadata);
+namespace {
+Metadata texts_of(const Checkpoint& c) {
+  Metadata out{{kFormatKey, std::string(kFormat)}, {kStepKey, std::to_string(c.step)}, {kRandomKey, random_state()}};
+  for (const auto& [key, value] : c.metadata) out.emplace_back(kOwnPrefix + key, value);
+  return out;
 }
 
-void load_checkpoint(Checkpoint& c, const std::filesystem::path& path) {
-  const Metadata metadata = safe_metadata(path);
-  const std::string *format = find(metadata, kFormatKey), *step = find(metadata, kStepKey),
-                    *random = find(metadata, kRandomKey);
+/// What a file says besides tensors.
+struct Read {
+  StateDict tensors;
+  Metadata metadata;
+  int64_t step = 0;
+  rng::State random;
+};
+Read read_checkpoint(const std::filesystem::path& path) {
+  Read out;
+  out.metadata = safe_metadata(path);
+  const std::string *format = find(out.metadata, kFormatKey), *step = find(out.metadata, kStepKey),
+                    *random = find(out.metadata, kRandomKey);
   TG_CHECK(FormatError, format && *format == kFormat && step && random, "[load_checkpoint] ", path.string(),
            ": got a file that save_checkpoint did not write");
   const std::optional<int64_t> count = number<int64_t>(*step);
   TG_CHECK(FormatError, count, "[load_checkpoint] ", path.string(), ": got step '", step->substr(0, 32), "'");
-  const rng::State state = parse_random(*random);
-  load_state_dict(tensors_of(c, "load_checkpoint"), safe_load(path));
-  rng::set_state(state);
-  c.step = *count;
+  out.step = *count;
+  out.random = parse_random(*random);
+  out.tensors = safe_load(path);
+  return out;
+}
+}  // namespace
+
+void save_checkpoint(const Checkpoint& c, const std::filesystem::path& path) {
+  safe_save(tensors_of(c, "save_checkpoint"), path, texts_of(c));
+}
+
+void save_sharded_checkpoint(const Checkpoint& c, const std::filesystem::path& folder) {
+  safe_save_together(tensors_of(c, "save_sharded_checkpoint"), folder, texts_of(c));
+}
+
+void load_checkpoint(Checkpoint& c, const std::filesystem::path& path) {
+  Read read;
+  distributed::together("load_checkpoint", [&] { read = read_checkpoint(path); });
+  distributed::together("load_checkpoint", [&] { load_state_dict(tensors_of(c, "load_checkpoint"), read.tensors); });
+  rng::set_state(read.random);
+  c.step = read.step;
   c.metadata.clear();
-  for (const auto& [key, value] : metadata)
+  for (const auto& [key, value] : read.metadata)
     if (key.starts_with(kOwnPrefix)) c.metadata.emplace_back(key.substr(5), value);
 }
 

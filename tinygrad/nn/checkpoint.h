@@ -1,4 +1,5 @@
-/// \file Checkpoints: all that a training run needs to go on as if it had not stopped, in one safetensors file.
+/// \file Checkpoints: all that a training run needs to go on as if it had not stopped, in one safetensors file or, by
+/// several processes, in a folder of them.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -25,9 +26,15 @@ struct Checkpoint {
 /// complete and on the disk (see safe_save): a run that is killed while it saves has one or the other. ValueError for
 /// an optimizer whose parameters are not in the model.
 void save_checkpoint(const Checkpoint& c, const std::filesystem::path& path);
-/// Gives model, optimizers and random numbers the state of a file, and sets step and metadata. Nothing is changed when
-/// it throws: FormatError for a file that is no checkpoint, ValueError that lists names which only one side has,
-/// ShapeError.
+/// Writes a checkpoint into a folder, all processes of the world together, each a part (see safe_save_together): the
+/// old one stays until the new one is complete. Step, metadata and random numbers' state are those of rank 0. A world
+/// of another size, or one process, loads it. FileError, PeerError where another process failed, ValueError for an
+/// optimizer whose parameters are not in the model.
+void save_sharded_checkpoint(const Checkpoint& c, const std::filesystem::path& folder);
+/// Gives model, optimizers and random numbers the state of a file or folder, and sets step and metadata; in a world all
+/// processes do so. Nothing is changed when it throws: FormatError for what is no checkpoint or is damaged, FileError
+/// for a part that is missing, ValueError that lists names which only one side has, ShapeError; PeerError where another
+/// process could not read it.
 void load_checkpoint(Checkpoint& c, const std::filesystem::path& path);
 
 /// Returns the state of the random number streams of all devices as text, and goes on where such a text was taken.

@@ -38,18 +38,39 @@ namespace {
 
 constexpr std::string_view kIndexSuffix = ".index.json", kSuffix = ".safetensors", kModel = "model";
 
+io::SafetensorsIndex read_index(const std::filesystem::path& path, std::string_view op) {
+  const io::MappedFile file = io::map_file(path, op);
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size());
+  return io::parse_safetensors_index(text, path.string());
+}
+
+/// Returns which save a file or an index is of, "" where it does not say.
+std::string save_of(const Metadata& metadata) {
+  for (const auto& [key, value] : metadata)
+    if (key == kSaveKey) return value;
+  return "";
+}
+
+/// Returns the tensors of a file that belongs to an index.
+StateDict load_shard(const std::filesystem::path& path, const std::string& save) {
+  const ByteSource source = ByteSource::of_file(path, "safe_load");
+  const Metadata metadata = io::parse_safetensors(source.bytes(), source.bytes().size(), source.name()).metadata;
+  TG_CHECK(FormatError, save.empty() || save_of(metadata) == save, "[safe_load] ", path.string(), ": got a file of ",
+           save_of(metadata).empty() ? "no save" : "save " + save_of(metadata).substr(0, 32),
+           ", but its index is of save ", save.substr(0, 32));
+  return safe_load(source);
+}
+
 /// Returns the tensors that an index names, each from its file.
 StateDict load_shards(const std::filesystem::path& index_path) {
-  const io::MappedFile file = io::map_file(index_path, "safe_load");
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size());
-  const io::SafetensorsIndex index = io::parse_safetensors_index(text, index_path.string());
+  const io::SafetensorsIndex index = read_index(index_path, "safe_load");
+  const std::string save = save_of(index.metadata);
   std::unordered_map<std::string, std::unordered_map<std::string, Tensor>> shards;
   StateDict out;
   for (const auto& [tensor, shard] : index.files) {
     const auto [at, is_new] = shards.try_emplace(shard);
     if (is_new)
-      for (auto& [name, t] : safe_load(ByteSource::of_file(index_path.parent_path() / shard, "safe_load")))
-        at->second.emplace(name, t);
+      for (auto& [name, t] : load_shard(index_path.parent_path() / shard, save)) at->second.emplace(name, t);
     const auto found = at->second.find(tensor);
     TG_CHECK(FormatError, found != at->second.end(), "[safe_load] ", index_path.string(), ": ", shard, " has no ",
              tensor);
@@ -65,6 +86,12 @@ std::filesystem::path model_in(const std::filesystem::path& folder) {
   return std::filesystem::exists(index, none) ? index : one;
 }
 
+/// Returns the file or index that a path means.
+std::filesystem::path file_of(const std::filesystem::path& path) {
+  std::error_code none;
+  return std::filesystem::is_directory(path, none) ? model_in(path) : path;
+}
+
 }  // namespace
 
 StateDict safe_load(const ByteSource& source) {
@@ -77,8 +104,7 @@ StateDict safe_load(const ByteSource& source) {
 }
 
 StateDict safe_load(const std::filesystem::path& path, const std::string& device) {
-  std::error_code none;
-  const std::filesystem::path file = std::filesystem::is_directory(path, none) ? model_in(path) : path;
+  const std::filesystem::path file = file_of(path);
   StateDict out =
       file.string().ends_with(kIndexSuffix) ? load_shards(file) : safe_load(ByteSource::of_file(file, "safe_load"));
   for (auto& [name, t] : out) t = t.to(device);
@@ -113,8 +139,10 @@ void safe_save_sharded(const StateDict& tensors, const std::filesystem::path& fo
 }
 
 Metadata safe_metadata(const std::filesystem::path& path) {
-  const io::MappedFile file = io::map_file(path, "safe_metadata");
-  return io::parse_safetensors(file.bytes, file.bytes.size(), path.string()).metadata;
+  const std::filesystem::path name = file_of(path);
+  if (name.string().ends_with(kIndexSuffix)) return read_index(name, "safe_metadata").metadata;
+  const io::MappedFile file = io::map_file(name, "safe_metadata");
+  return io::parse_safetensors(file.bytes, file.bytes.size(), name.string()).metadata;
 }
 
 }  // namespace tg::nn

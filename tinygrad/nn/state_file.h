@@ -34,7 +34,10 @@ struct ShardOptions {
 /// NAME.safetensors alone when one file is enough. Each file is replaced as a whole.
 /// DTypeError and ValueError as safe_save.
 void safe_save_sharded(const StateDict& tensors, const std::filesystem::path& folder, const ShardOptions& o = {});
-/// Returns the texts a file was saved with.
+/// The text in an index and in its files that says which save they are of; safe_load throws FormatError where an index
+/// has one and a file has another.
+inline constexpr const char* kSaveKey = "save";
+/// Returns the texts a file, an index or the model in a folder was saved with.
 Metadata safe_metadata(const std::filesystem::path& path);
 
 }  // namespace tg::nn

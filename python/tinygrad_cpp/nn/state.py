@@ -259,26 +259,56 @@ def _optimizers(optimizer: Any) -> list[Any]:
 _CHECKPOINT = "tinygrad checkpoint 1"
 
 
+def _checkpoint_texts(step: int, metadata: dict[str, Any] | None) -> list[tuple[str, str]]:
+  texts = [("format", _CHECKPOINT), ("step", str(int(step))), ("random", _core.random_state())]
+  return texts + [("user." + k, v) for k, v in _texts(metadata)]
+
+
 def save_checkpoint(fn: str | pathlib.Path, model: Any, optimizer: Any = None, step: int = 0,
                     metadata: dict[str, Any] | None = None):
   """Writes weights, the state of optimizers by the names of their parameters, that of random numbers, and the step. The
   old file is replaced when the new one is complete and on the disk: a run that is killed has one or the other."""
-  texts = [("format", _CHECKPOINT), ("step", str(int(step))), ("random", _core.random_state())]
-  texts += [("user." + k, v) for k, v in _texts(metadata)]
   _core.safe_save(list(_checkpoint_tensors(model, _optimizers(optimizer)).items()), _file_path("save_checkpoint", fn),
-                  texts)
+                  _checkpoint_texts(step, metadata))
 
 
-def load_checkpoint(fn: str | pathlib.Path, model: Any, optimizer: Any = None) -> tuple[int, dict[str, str]]:
-  """Gives model, optimizers and random numbers the state of a file; returns the step and the metadata. Also reads what
-  C++ saved. Nothing is changed when names or shapes do not fit (KeyError, ValueError)."""
-  path = _file_path("load_checkpoint", fn)
+def save_sharded_checkpoint(folder: str | pathlib.Path, model: Any, optimizer: Any = None, step: int = 0,
+                            metadata: dict[str, Any] | None = None):
+  """Writes a checkpoint into a folder, all processes of the world together, each a part. The old one stays until the
+  new one is complete; a world of another size, or one process, loads it. PeerError where another process failed."""
+  _core.safe_save_together(list(_checkpoint_tensors(model, _optimizers(optimizer)).items()),
+                           _file_path("save_sharded_checkpoint", folder), _checkpoint_texts(step, metadata))
+
+
+def _together(operation: str, part):
+  """Does this process' part; raises PeerError where another process could not do its own."""
+  try: result = part()
+  except _core.PeerError: raise
+  except Exception as e:
+    _core.distributed.agree(operation, str(e) or type(e).__name__)
+    raise
+  _core.distributed.agree(operation, "")
+  return result
+
+
+def _read_checkpoint(path: str) -> tuple[dict[str, str], dict[str, Tensor]]:
   texts = dict(_core.safe_metadata(path))
   if texts.get("format") != _CHECKPOINT or not {"step", "random"} <= texts.keys():
     raise _core.FormatError(f"[load_checkpoint] {path}: got a file that save_checkpoint did not write")
-  own, saved = _checkpoint_tensors(model, _optimizers(optimizer)), _core.safe_load(path)
-  if unexpected := [k for k in saved if k not in own]:
-    raise KeyError(f"not in the model or its optimizers: {_some(unexpected)}")
-  load_state_dict(own, saved, verbose=False)
+  return texts, _core.safe_load(path)
+
+
+def load_checkpoint(fn: str | pathlib.Path, model: Any, optimizer: Any = None) -> tuple[int, dict[str, str]]:
+  """Gives model, optimizers and random numbers the state of a file or folder, in a world all processes together;
+  returns the step and the metadata. Also reads what C++ saved. Nothing is changed when names or shapes do not fit
+  (KeyError, ValueError)."""
+  path = _file_path("load_checkpoint", fn)
+  texts, saved = _together("load_checkpoint", lambda: _read_checkpoint(path))
+  def load():
+    own = _checkpoint_tensors(model, _optimizers(optimizer))
+    if unexpected := [k for k in saved if k not in own]:
+      raise KeyError(f"not in the model or its optimizers: {_some(unexpected)}")
+    load_state_dict(own, saved, verbose=False)
+  _together("load_checkpoint", load)
   _core.set_random_state(texts["random"])
   return int(texts["step"]), {k[5:]: v for k, v in texts.items() if k.startswith("user.")}

@@ -11,11 +11,20 @@
 
 namespace tg {
 namespace {
-/// Sums of at most so many bytes are computed by everybody.
-constexpr size_t kSmallBytes = 16 << 10;
+/// A round of messages takes as long as so many bytes more: latency times bandwidth, which is about the same between
+/// processes of a machine (1 us, 5 GB/s) and on a link of 1 Gbit/s (50 us).
+constexpr size_t kRoundBytes = 8 << 10;
+/// Sums of more bytes are not computed by everybody: combining would take longer than sending.
+constexpr size_t kSmallBytes = 64 << 10;
 /// Bytes of a segment that each process combines, and how many segments are under way at once.
 constexpr size_t kOwnedBytes = 1 << 20;
 constexpr size_t kWindow = 6;
+
+/// Whether n processes sum so many bytes sooner when everybody sends all to everybody, (n - 1) N bytes in one round,
+/// than in parts, 2 (n - 1) / n N bytes in two.
+bool is_small(size_t n, size_t bytes) {
+  return bytes <= kSmallBytes && (n <= 2 || bytes <= kRoundBytes * n / ((n - 1) * (n - 2)));
+}
 
 size_t position_of(const Collective& c, int me) {
   const auto it = std::find(c.group.begin(), c.group.end(), me);
@@ -231,7 +240,7 @@ std::unique_ptr<Exchange> start_exchange(Mpi& mpi, const Collective& c, int me, 
   const size_t at = position_of(c, me);
   const bool combines = c.what == CollectiveKind::kAllReduce || c.what == CollectiveKind::kReduceScatter;
   if (!combines) return std::make_unique<Moved>(mpi, c, at, in, out, tag);
-  if (c.what == CollectiveKind::kAllReduce && c.piece_bytes() <= kSmallBytes)
+  if (c.what == CollectiveKind::kAllReduce && is_small(c.group.size(), c.piece_bytes()))
     return std::make_unique<SmallAllReduce>(mpi, c, at, in, out, tag);
   return std::make_unique<Segmented>(mpi, c, at, in, out, tag);
 }
@@ -239,7 +248,8 @@ std::unique_ptr<Exchange> start_exchange(Mpi& mpi, const Collective& c, int me, 
 int64_t Collective::sent_bytes() const {
   const auto n = static_cast<int64_t>(group.size()), bytes = static_cast<int64_t>(piece_bytes());
   switch (what) {
-    case CollectiveKind::kAllReduce: return piece_bytes() <= kSmallBytes ? (n - 1) * bytes : 2 * (n - 1) * bytes / n;
+    case CollectiveKind::kAllReduce:
+      return is_small(group.size(), piece_bytes()) ? (n - 1) * bytes : 2 * (n - 1) * bytes / n;
     case CollectiveKind::kReduceScatter:
     case CollectiveKind::kAllGather:
     case CollectiveKind::kAllToAll: return (n - 1) * bytes;

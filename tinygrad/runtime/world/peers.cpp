@@ -88,6 +88,10 @@ PeerWatch::~PeerWatch() {
   close(wake_);
 }
 
+void PeerWatch::wake_stopped() {
+  for (auto [fd, rank] : watched_) syscall(SYS_pidfd_send_signal, fd, SIGCONT, nullptr, 0);  // others ignore it
+}
+
 void PeerWatch::run() {
   std::vector<pollfd> fds{{wake_, POLLIN, 0}};
   for (auto [fd, rank] : watched_) fds.push_back({fd, POLLIN, 0});

@@ -31,6 +31,8 @@ class PeerWatch {
   PeerWatch(const std::vector<PeerCard>& cards, int me, Events events);
   ~PeerWatch();
   PeerWatch(const PeerWatch&) = delete;
+  /// Lets stopped processes (SIGSTOP) go on, so that they learn how the world ended, and end themselves.
+  void wake_stopped();
   PeerWatch& operator=(const PeerWatch&) = delete;
 
  private:

@@ -293,6 +293,7 @@ void WorldProgress::compare(const Control& c, int from) {
 /// Tells everybody why the world ends, for as long as that takes no time.
 void WorldProgress::tell_failure() {
   if (tell_.exchange(false)) {
+    if (watch_) watch_->wake_stopped();
     Control c{Control::kFailure, -1, 0, 0, 0, {}};
     {
       std::lock_guard lock(mutex_);

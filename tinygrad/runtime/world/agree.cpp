@@ -1,0 +1,48 @@
+/// \file Success of all or of none.
+#include "tinygrad/runtime/world/agree.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "tinygrad/runtime/world/world.h"
+
+namespace tg::distributed {
+namespace {
+constexpr size_t kReason = 512;  ///< bytes of what each process says
+
+std::vector<int> everybody() {
+  std::vector<int> out(static_cast<size_t>(size()));
+  std::iota(out.begin(), out.end(), 0);
+  return out;
+}
+}  // namespace
+
+void agree(const std::string& operation, const std::string& why) {
+  if (size() == 1) return;
+  std::string mine = why.substr(0, kReason - 1), all(kReason * static_cast<size_t>(size()), '\0');
+  mine.resize(kReason);
+  run({.what = CollectiveKind::kAllGather,
+       .dtype = dtypes::uint8,
+       .elements = static_cast<int64_t>(kReason),
+       .group = everybody()},
+      mine.data(), all.data());
+  if (!why.empty()) return;
+  for (int r = 0; r < size(); r++) {
+    const char* const theirs = all.data() + kReason * static_cast<size_t>(r);
+    if (*theirs) throw PeerError(str("[", operation, "] rank ", r, " failed: ", theirs), r);
+  }
+}
+
+std::string of_rank_0(std::string text) {
+  if (size() == 1) return text;
+  std::string out(text.size(), '\0');
+  run({.what = CollectiveKind::kBroadcast,
+       .dtype = dtypes::uint8,
+       .elements = static_cast<int64_t>(text.size()),
+       .group = everybody()},
+      text.data(), out.data());
+  return out;
+}
+
+}  // namespace tg::distributed
