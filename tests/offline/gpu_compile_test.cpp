@@ -121,8 +121,9 @@ INSTANTIATE_TEST_SUITE_P(Offline, GpuCompile,
                          testing::Combine(testing::ValuesIn(kGraphs), testing::ValuesIn(kProcessors)), name_of);
 INSTANTIATE_TEST_SUITE_P(Models, GpuCompile,
                          testing::Combine(testing::ValuesIn(kModels), testing::ValuesIn(kProcessors)), name_of);
-constexpr Processor kOthers[] = {{kCuda, "sm_80"}, {kCuda, "sm_86"}, {kCuda, "sm_89"}, {kCuda, "sm_100"},
-                                 {kPtx, "sm_80"},  {kPtx, "sm_89"},  {kPtx, "sm_120"}, {kHip, "gfx1030"}};
+constexpr Processor kOthers[] = {{kCuda, "sm_80"},  {kCuda, "sm_86"}, {kCuda, "sm_89"},
+                                 {kCuda, "sm_100"}, {kPtx, "sm_80"},  {kPtx, "sm_89"},
+                                 {kPtx, "sm_90a"},  {kPtx, "sm_120"}, {kHip, "gfx1030"}};
 INSTANTIATE_TEST_SUITE_P(Others, GpuCompile, testing::Combine(testing::ValuesIn(kGraphs), testing::ValuesIn(kOthers)),
                          name_of);
 

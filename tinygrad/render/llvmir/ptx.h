@@ -27,6 +27,7 @@ class PtxRenderer final : public Renderer {
   /// Returns a target without what this language has no text for: instructions of a warpgroup that read memory.
   static Target printable(Target t) {
     std::erase(t.features, "wgmma");
+    std::erase(t.features, "tensor_maps");
     std::erase(t.features, "fma_tiles");
     return t;
   }
