@@ -5,6 +5,7 @@
 
 #include "tinygrad/base/context.h"
 #include "tinygrad/engine/counters.h"
+#include "tinygrad/runtime/device.h"
 #include "tinygrad/tensor/tensor.h"
 
 namespace tg {
@@ -74,6 +75,7 @@ TEST(DeviceTraits, RegistersHoldLongSumsOfBusyThreads) {
 }
 
 TEST(DeviceTraits, FactorsOfLargeProductsAreStoredInRowsAlongTheSum) {
+  Device::get("NULL");  // sets its traits when it is opened
   const DeviceTraits usual = device_traits("NULL");
   set_device_traits("NULL", {.busy_threads = 1 << 17, .sum_rows = true});
   EXPECT_EQ(kernels_of_product(2048, 2048, 2048, dtypes::int8), 2) << "a copy, then the product";
