@@ -102,6 +102,9 @@ TEST(Wgsl, NothingIsTakenForGranted) {
   EXPECT_THAT(of([](UOp a, UOp b) { return a.ne(b).where(b, a); }), HasSubstr("!(val0 == val1)"));
   EXPECT_THAT(of([](UOp a, UOp b) { return (a < b).where(a, a.const_like(INFINITY)); }),
               HasSubstr("from_bits(0x7f800000u)"));
+  // 0 times what is no number is no number.
+  EXPECT_THAT(of([](UOp a, UOp b) { return a * a.const_like(0.0) + b; }), HasSubstr("val0 * from_bits(0u)"));
+  EXPECT_THAT(of([](UOp a, UOp b) { return a * a.const_like(-0.0) + b; }), HasSubstr("val0 * from_bits(0x80000000u)"));
 }
 
 TEST(Wgsl, VariablesAreTwoWords) {

@@ -1,4 +1,6 @@
 /// \file WGSL: arithmetic, conversions, and the functions a kernel calls for what the language leaves open.
+#include <cmath>
+
 #include "tinygrad/render/infix_operators.h"
 #include "tinygrad/render/wgsl/wgsl_names.h"
 #include "tinygrad/render/wgsl/wgsl_writer.h"
@@ -152,8 +154,17 @@ WgslWriter::Expr WgslWriter::unequal(const Expr& a, const Expr& b) {
   const Expr equal = infix("==", a, b);
   return join("!(" + equal.text + ")", true, {&equal});
 }
+/// Compilers take x * 0 for 0 where x is infinite or NaN, unless they do not know the 0.
+WgslWriter::Expr WgslWriter::product(UOp u, const std::vector<Expr>& s) {
+  std::vector<Expr> factors = s;
+  for (size_t i = 0; i < 2; i++)
+    if (const UOp x = strip_after(u.src(i)); x.is_const() && x.const_value().as_double() == 0)
+      factors[i] = named(from_bits() + (std::signbit(x.const_value().as_double()) ? "(0x80000000u)" : "(0u)"));
+  return infix("*", factors[0], factors[1]);
+}
 WgslWriter::Expr WgslWriter::floating(UOp u, const std::vector<Expr>& s) {
   switch (u.op()) {
+    case Ops::MUL: return product(u, s);
     case Ops::CMOD: return call(fmod_helper(), {&s[0], &s[1]});
     case Ops::NEG: return join("-" + wrap(s[0]), false, {&s[0]});
     case Ops::SQRT: return call("sqrt", {&s[0]});

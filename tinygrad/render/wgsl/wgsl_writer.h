@@ -66,6 +66,7 @@ class WgslWriter {
   Expr alu(UOp u, const std::vector<Expr>& s);
   Expr boolean(UOp u, const std::vector<Expr>& s);
   Expr integer(UOp u, const std::vector<Expr>& s);
+  Expr product(UOp u, const std::vector<Expr>& s);
   Expr floating(UOp u, const std::vector<Expr>& s);
   Expr guarded(UOp u, size_t i, const Expr& e);
   Expr shift(UOp u, const Expr& a, const Expr& b);
