@@ -50,6 +50,9 @@ inline bool has_type(DType d) {
 /// that textures take (IMAGE=1).
 inline bool counts_whole_graphs() { return !env::EAGER && env::IMAGE.get() != 1; }
 
+/// Whether a sum is split until all threads of the device are busy, so that short results take a kernel more.
+inline bool splits_sums_for_threads() { return device_traits(Device::get().name()).busy_threads > 0; }
+
 /// Whether kernels keep float32 below 2^-126.
 inline bool has_denormals() {
   Device& device = Device::get();

@@ -38,7 +38,7 @@ TEST(LongSums, AreStoredBeforeWhatIsMadeOfThem) {
     if (c.transposed) y = y.transpose();
     const int64_t before = GlobalCounters::kernels;
     const Tensor r = (x.matmul(y) + z).relu().realize();
-    if (counts_whole_graphs()) { EXPECT_EQ(GlobalCounters::kernels - before, c.kernels); }
+    if (counts_whole_graphs() && !splits_sums_for_threads()) { EXPECT_EQ(GlobalCounters::kernels - before, c.kernels); }
     const std::vector<float> got = r.to_vector<float>();
     for (int64_t i = 0; i < c.m; i += 7)
       for (int64_t j = 0; j < c.n; j += 5) {
@@ -57,6 +57,7 @@ TEST(LongSums, AreStoredBeforeWhatIsMadeOfThem) {
 /// A sum that is a result needs no kernel more, and neither does one that several kernels read.
 TEST(LongSums, OnlyWhereSomethingIsMadeOfThem) {
   if (env::EAGER) return;
+  if (splits_sums_for_threads()) GTEST_SKIP() << Device::get().kind() << " splits sums of so few results";
   const Tensor x = Tensor::from(normal(64 * 2304, 1), Shape{64, 2304}).realize(),
                y = Tensor::from(normal(2304 * 48, 2), Shape{2304, 48}).realize();
   int64_t before = GlobalCounters::kernels;
