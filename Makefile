@@ -20,7 +20,7 @@ help:
 	@echo "make compare build release and compare it with other libraries (from PyPI)"
 	@echo "make bench   build release and run the benchmarks;   make format   format the sources"
 	@echo "make site    the pages and a reference of the headers as a web site in build/site (mkdocs-material from PyPI, doxygen)"
-	@echo "make check   layers, sources, coverage, format, cognitive complexity of every function (minutes the first time)"
+	@echo "make check   layers, sources, coverage, comments of headers, format;   make complexity   cognitive complexity of every function (minutes the first time)"
 
 demo: release
 	build/release/bin/tg mnist --steps 200
@@ -38,7 +38,6 @@ check:
 	python3 tools/api_coverage.py --check
 	@if command -v doxygen >/dev/null; then python3 tools/check_docs.py; else echo "no doxygen: comments of headers not checked"; fi
 	@if command -v $(FORMAT) >/dev/null; then echo "checking the format"; $(SOURCES) $(FORMAT) --dry-run --Werror; else echo "no $(FORMAT): format not checked"; fi
-	@if command -v $(TIDY) >/dev/null; then $(MAKE) --no-print-directory complexity; else echo "no $(TIDY): complexity not checked"; fi
 
 complexity:
 	@[ -e build/dev/compile_commands.json ] || cmake --preset dev

@@ -30,7 +30,7 @@ struct ClientReply {
 
 class Client {
  public:
-  explicit Client(uint16_t port, double timeout_s = 10) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit Client(uint16_t port, double timeout_s = 60) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
