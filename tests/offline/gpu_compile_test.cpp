@@ -2,6 +2,8 @@
 /// for AMD's.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "apps/tg/models.h"
 #include "offline/zero_model.h"
 #include "tinygrad/base/context.h"
@@ -14,6 +16,7 @@
 #include "tinygrad/runtime/amdgpu_compiler.h"
 #include "tinygrad/runtime/host_compilers.h"
 #include "tinygrad/runtime/nvrtc_compiler.h"
+#include "tinygrad/runtime/nvrtc_library.h"
 #include "tinygrad/tensor/tensor.h"
 
 namespace tg {
@@ -133,6 +136,37 @@ TEST(GpuCompile, SaysWhatIsNoArchitecture) {
   EXPECT_THROW(amdgpu_target("sm_90"), ValueError);
   EXPECT_EQ(cuda_target("sm_90a").arch, "sm_90a");
   EXPECT_EQ(amdgpu_target("").arch, "gfx942");
+}
+
+/// The front end of NVRTC is for one thread at a time: threads that meet there compile in copies of the library.
+TEST(GpuCompile, CopiesOfNvrtcCompileTheSame) {
+  if (const std::string missing = nvrtc_missing(); !missing.empty()) GTEST_SKIP() << missing;
+  const std::unique_ptr<Compiler> compiler = make_nvrtc_compiler(cuda_target("sm_90"));
+  const auto source = [](size_t i) {
+    return str("extern \"C\" __global__ void k", i,
+               "(float* x) {\n  for (int i = 0; i < 64; i++) x[i] = x[i] * x[63 - i] + ", i, ".0f;\n}\n");
+  };
+  constexpr size_t kKernels = 24, kThreads = 8;
+  std::vector<std::vector<uint8_t>> alone(kKernels), together(kKernels);
+  for (size_t i = 0; i < kKernels; i++) alone[i] = compiler->compile(source(i));
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < kThreads; t++)
+    threads.emplace_back([&, t] {
+      for (size_t i = t; i < kKernels; i += kThreads) together[i] = compiler->compile(source(i));
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(together, alone);
+  EXPECT_GT(nvrtc_copies(), 1u);
+  EXPECT_LE(nvrtc_copies(), NvrtcTurn::kMostCopies);
+}
+/// What its front end leaves out for the sake of time is there for a kernel that uses it.
+TEST(GpuCompile, KernelsReadTextures) {
+  if (const std::string missing = nvrtc_missing(); !missing.empty()) GTEST_SKIP() << missing;
+  const auto cubin =
+      make_nvrtc_compiler(cuda_target("sm_90"))
+          ->compile(
+              "extern \"C\" __global__ void k(float* x, cudaTextureObject_t t) { x[0] = tex1Dfetch<float>(t, 0); }\n");
+  EXPECT_GT(cubin.size(), 100u);
 }
 
 TEST(GpuCompile, ErrorsOfTheCompilersHaveATypeAndAMessage) {

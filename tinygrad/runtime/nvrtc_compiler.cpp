@@ -1,81 +1,14 @@
 /// \file CUDA C++ to cubins by NVRTC.
 #include "tinygrad/runtime/nvrtc_compiler.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
-#include <filesystem>
 #include <vector>
 
-#include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
+#include "tinygrad/runtime/nvrtc_library.h"
 
 namespace tg {
 namespace {
-using Handle = void*;
-
-/// Functions of NVRTC; each returns 0 for success. NVIDIA's header is not needed to build this library.
-struct NvrtcFunctions {
-  int (*version)(int*, int*) = nullptr;
-  int (*create)(Handle*, const char* source, const char* name, int, const char* const*, const char* const*) = nullptr;
-  int (*destroy)(Handle*) = nullptr;
-  int (*compile)(Handle, int, const char* const* options) = nullptr;
-  int (*cubin_size)(Handle, size_t*) = nullptr;
-  int (*cubin)(Handle, char*) = nullptr;
-  int (*log_size)(Handle, size_t*) = nullptr;
-  int (*log)(Handle, char*) = nullptr;
-  const char* (*error_text)(int) = nullptr;
-  std::string include;  ///< folder of CUDA's headers; empty: not found
-};
-
-/// Returns the folder of cuda_fp16.h: of a toolkit, or next to the library as in NVIDIA's Python packages.
-std::string find_headers(void* function) {
-  namespace fs = std::filesystem;
-  std::vector<fs::path> places;
-  if (Dl_info info; dladdr(function, &info) && info.dli_fname) {
-    const fs::path folder = fs::path(info.dli_fname).parent_path();
-    places.push_back(folder / "../../cuda_runtime/include");
-    places.push_back(folder / "../include");
-  }
-  places.emplace_back("/usr/local/cuda/include");
-  places.emplace_back("/usr/include");
-  for (const fs::path& p : places) {
-    std::error_code ignored;
-    if (fs::exists(p / "cuda_fp16.h", ignored)) return p.lexically_normal().string();
-  }
-  return "";
-}
-
-NvrtcFunctions open_nvrtc() {
-  std::vector<std::string> names{"libnvrtc.so.12", "libnvrtc.so.13"};
-  if (!env::NVRTC.get().empty()) names = {env::NVRTC.get()};
-  void* library = nullptr;
-  for (const std::string& name : names)
-    if (!library) library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  TG_CHECK(CompileError, library, "[nvrtc] found no ", names[0],
-           ", NVIDIA's compiler: NVRTC names the file (pip install nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12)");
-  NvrtcFunctions f;
-  auto find = [&](const char* name, auto& to) {
-    to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(dlsym(library, name));
-    TG_CHECK(CompileError, to, "[nvrtc] the library has no function ", name);
-  };
-  find("nvrtcVersion", f.version);
-  find("nvrtcCreateProgram", f.create);
-  find("nvrtcDestroyProgram", f.destroy);
-  find("nvrtcCompileProgram", f.compile);
-  find("nvrtcGetCUBINSize", f.cubin_size);
-  find("nvrtcGetCUBIN", f.cubin);
-  find("nvrtcGetProgramLogSize", f.log_size);
-  find("nvrtcGetProgramLog", f.log);
-  find("nvrtcGetErrorString", f.error_text);
-  f.include = find_headers(reinterpret_cast<void*>(f.version));
-  return f;
-}
-const NvrtcFunctions& nvrtc() {
-  static const auto* functions = new NvrtcFunctions(open_nvrtc());
-  return *functions;
-}
-
 class NvrtcCompiler final : public Compiler {
  public:
   explicit NvrtcCompiler(const Target& target) : arch_(target.arch) {}
@@ -94,31 +27,43 @@ class NvrtcCompiler final : public Compiler {
   std::string arch_;
 };
 
+/// Compiles a program for which the front end left out what only programs of CUDA's runtime need, if it can.
+int compile_program(const NvrtcTurn& f, NvrtcFunctions::Handle program, std::vector<const char*> options) {
+  int major = 0, minor = 0;
+  f->version(&major, &minor);
+  if (major > 12 || (major == 12 && minor >= 4)) {
+    options.push_back("--minimal");
+    if (f->compile(program, static_cast<int>(options.size()), options.data()) == 0) return 0;
+    options.pop_back();  // a user's kernel may read textures
+  }
+  return f->compile(program, static_cast<int>(options.size()), options.data());
+}
+
 std::vector<uint8_t> NvrtcCompiler::compile(const std::string& source) {
-  const NvrtcFunctions& f = nvrtc();
+  const NvrtcTurn f;
   auto check = [&](int error, const char* what) {
-    TG_CHECK(CompileError, error == 0, "[", what, "] ", f.error_text(error));
+    TG_CHECK(CompileError, error == 0, "[", what, "] ", f->error_text(error));
   };
-  Handle program = nullptr;
-  check(f.create(&program, source.c_str(), "kernel.cu", 0, nullptr, nullptr), "nvrtcCreateProgram");
-  const std::unique_ptr<Handle, int (*)(Handle*)> holder(&program, f.destroy);
+  NvrtcFunctions::Handle program = nullptr;
+  check(f->create(&program, source.c_str(), "kernel.cu", 0, nullptr, nullptr), "nvrtcCreateProgram");
+  const std::unique_ptr<NvrtcFunctions::Handle, int (*)(NvrtcFunctions::Handle*)> holder(&program, f->destroy);
   // No products are fused into sums but those that say so.
   std::vector<std::string> options{"--gpu-architecture=" + arch_, "--fmad=false", "--std=c++17"};
-  if (!f.include.empty()) options.push_back("--include-path=" + f.include);
+  if (!nvrtc_headers().empty()) options.push_back("--include-path=" + nvrtc_headers());
   std::vector<const char*> given;
   for (const std::string& o : options) given.push_back(o.c_str());
-  if (const int error = f.compile(program, static_cast<int>(given.size()), given.data())) {
+  if (const int error = compile_program(f, program, given)) {
     size_t n = 0;
-    f.log_size(program, &n);
+    f->log_size(program, &n);
     std::string log(n, '\0');
-    if (n > 0) f.log(program, log.data());
+    if (n > 0) f->log(program, log.data());
     log.resize(std::min(n, log.find('\0')));
-    throw CompileError(str("[nvrtc] ", arch_, ": ", f.error_text(error), "\n", log));
+    throw CompileError(str("[nvrtc] ", arch_, ": ", f->error_text(error), "\n", log));
   }
   size_t n = 0;
-  check(f.cubin_size(program, &n), "nvrtcGetCUBINSize");
+  check(f->cubin_size(program, &n), "nvrtcGetCUBINSize");
   std::vector<uint8_t> cubin(n);
-  check(f.cubin(program, reinterpret_cast<char*>(cubin.data())), "nvrtcGetCUBIN");
+  check(f->cubin(program, reinterpret_cast<char*>(cubin.data())), "nvrtcGetCUBIN");
   return cubin;
 }
 }  // namespace
