@@ -11,6 +11,7 @@
 #include "tinygrad/engine/compile.h"
 #include "tinygrad/engine/kernel_timer.h"
 #include "tinygrad/schedule/schedule.h"
+#include "tinygrad/tensor/inspect_tensors.h"
 #include "tinygrad/tensor/jit/jit.h"
 #include "tinygrad/tinygrad.h"
 
@@ -141,6 +142,23 @@ TEST(Beam, BoundsHold) {
   const int64_t six = compiled("BEAM_CANDIDATES_MAX", 6);
   EXPECT_GT(six, 1);
   EXPECT_LE(six, 6);
+}
+
+/// What the heuristic plans in ways of its own (a scan, a product of packed numbers) is measured as it is, and stays where
+/// nothing is tried that is faster.
+TEST(Beam, BeginsWithTheKernelsOfTheHeuristic) {
+  if (!searches_kernels()) GTEST_SKIP() << "BEAM searches compiled kernels of hosts only";
+  const Context lazy{{"EAGER", 0}, {"BEAM_CANDIDATES_MAX", 1}, {"IGNORE_BEAM_CACHE", 1}};
+  const Tensor a = numbers({64, 96}, 8), b = numbers({96, 64}, 9);
+  const auto sources = [&](int64_t beam) {
+    const Context searched{{"BEAM", beam}};
+    clear_kernel_cache();
+    std::vector<std::string> out;
+    for (const Tensor& t : {a.cumsum(1), a.cumsum(0), a.matmul(b), a.softmax(1)})
+      for (const InspectedKernel& k : inspect({t}, {.measure = false}).kernels) out.push_back(k.source);
+    return out;
+  };
+  EXPECT_EQ(sources(2), sources(0));
 }
 
 TEST(Beam, AStopEndsIt) {

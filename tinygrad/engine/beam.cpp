@@ -31,10 +31,11 @@
 namespace tg {
 namespace {
 using Clock = std::chrono::steady_clock;
-constexpr const char* kTable = "beam";  ///< opts as text
-constexpr double kWins = 0.98;          ///< of the heuristic's time, in the run-off
-constexpr double kProgress = 0.99;      ///< of the best time: a round that brings less is the last
-constexpr double kTiny = 2e-6;          ///< seconds below which launching is what takes the time
+constexpr const char* kTable = "beam";  ///< opts as text, or that the heuristic's kernel is the best
+constexpr std::string_view kHeuristic = "heuristic";
+constexpr double kWins = 0.98;      ///< of the heuristic's time, in the run-off
+constexpr double kProgress = 0.99;  ///< of the best time: a round that brings less is the last
+constexpr double kTiny = 2e-6;      ///< seconds below which launching is what takes the time
 constexpr double kHopeless =
     2.5;  ///< times the best: neither tried when predicted, nor timed any further when measured
 constexpr int kRounds = 12;
@@ -44,33 +45,39 @@ std::atomic<int64_t> searches{0}, compiled{0}, dropped{0};
 struct KeyHash {
   size_t operator()(const Hash128& h) const { return h.lo; }
 };
+/// What a search found: opts, or nothing that is better than the heuristic's kernel.
+using Found = std::optional<Opts>;
 /// What this process found, for when there is no disk.
 struct Known {
   std::mutex mutex;
-  std::unordered_map<Hash128, Opts, KeyHash> opts;
+  std::unordered_map<Hash128, Found, KeyHash> found;
 };
 Known& known() {
   static auto* k = new Known;
   return *k;
 }
 
-std::optional<Opts> recall(const Hash128& key) {
+std::optional<Found> recall(const Hash128& key) {
   if (env::IGNORE_BEAM_CACHE) return {};
   {
     std::lock_guard lock(known().mutex);
-    if (auto it = known().opts.find(key); it != known().opts.end()) return it->second;
+    if (auto it = known().found.find(key); it != known().found.end()) return it->second;
   }
   if (build_identity().empty()) return {};
-  auto bytes = disk_cache::get(kTable, key.to_hex());
-  return bytes ? opts_from_text({reinterpret_cast<const char*>(bytes->data()), bytes->size()}) : std::nullopt;
+  const auto bytes = disk_cache::get(kTable, key.to_hex());
+  if (!bytes) return {};
+  const std::string_view text{reinterpret_cast<const char*>(bytes->data()), bytes->size()};
+  if (text == kHeuristic) return Found();
+  if (Found opts = opts_from_text(text)) return opts;
+  return {};
 }
-void keep(const Hash128& key, const Opts& opts) {
+void keep(const Hash128& key, const Found& found) {
   {
     std::lock_guard lock(known().mutex);
-    known().opts[key] = opts;
+    known().found[key] = found;
   }
   if (build_identity().empty()) return;
-  const std::string text = to_text(opts);
+  const std::string text = found ? to_text(*found) : std::string(kHeuristic);
   disk_cache::put(kTable, key.to_hex(), {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
 }
 
@@ -79,11 +86,15 @@ using Variation = std::variant<Candidate, Opts>;
 
 /// A plan with the candidate it was made from, and what is known of it.
 struct Tried {
+  bool own = false;  ///< the heuristic's: compiled as it would be without a search, from a plan of any kind
   Candidate candidate{};
   KernelPlan plan{};
   CompiledKernel kernel{};
   double seconds = std::numeric_limits<double>::infinity();
 };
+
+/// Whether the heuristic plans by opts of the kinds that are tried.
+bool is_by_opts(std::string_view variant) { return variant == "tiles" || variant == "grid"; }
 
 class Search {
  public:
@@ -93,11 +104,12 @@ class Search {
         renderer_(renderer),
         options_(options),
         names_(ranged.ast),
-        request_(ranged.ast, renderer, options, names_) {
+        request_(ranged.ast, renderer, options, names_),
+        own_by_opts_(is_by_opts(ranged.plan.variant)) {
     if (!grid_) choose_form(request_, kTensorCores);
     request_.plan.variant = "search";
   }
-  Opts run();
+  Found run();
 
  private:
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
@@ -128,7 +140,8 @@ class Search {
   const CodegenOptions& options_;
   const bool grid_ = renderer_.has_locals();
   KernelContext names_;
-  PlanRequest request_;  // the kernel in the form that the heuristic gives it
+  PlanRequest request_;     // the kernel in the form that the heuristic gives it
+  const bool own_by_opts_;  // opts of the kinds that are tried make the heuristic's kernel
   const Clock::time_point begin_ = Clock::now();
   const double seconds_ = static_cast<double>(env::BEAM_TIMEOUT_SEC.get());
   const int64_t most_ = env::BEAM_CANDIDATES_MAX.get(), upcast_max_ = env::BEAM_UPCAST_MAX.get(),
@@ -171,7 +184,7 @@ void Search::compile_one(Tried& t) {
   const Context unrecorded{{"VIZ", 0}};  // what is chosen is compiled once more, and recorded then
   CodegenOptions options = options_;
   options.beam = 0;
-  options.opts = t.plan.opts;
+  if (!t.own) options.opts = t.plan.opts;
   auto program = to_program(kernel_, renderer_, options);
   if (static_cast<int64_t>(program->insts.size()) > uops_max_ && !t.kernel.program)
     throw KernelOptError("too many instructions");
@@ -238,9 +251,11 @@ void Search::measure(std::vector<Tried> list) {
   }
 }
 
-/// Makes the heuristic's own plan, as it makes it; false where there is none.
+/// Makes the plan from which the search begins: the heuristic's own, or the model's best for a kernel that the heuristic
+/// plans in a way of its own (a scan, packed numbers). False where there is none.
 bool Search::plan_own() {
   KernelAxes axes(request_.axes());
+  own_.own = true;
   own_.plan = request_.plan;
   if (grid_) {
     if (std::any_of(axes.axes().begin(), axes.axes().end(), [](const KernelAxes::Axis& a) { return a.ordered; }))
@@ -270,7 +285,7 @@ std::vector<Variation> Search::variations_of(const Tried& t) {
 /// Compiles and times the heuristic's own choice; false where there is none.
 bool Search::measure_own() {
   if (!plan_own()) return false;
-  seen_.insert(own_.plan.hash());
+  if (own_by_opts_) seen_.insert(own_.plan.hash());
   own_.kernel.program = std::make_shared<Program>();  // not bounded in size
   compile_one(own_);
   compiled_++;
@@ -325,7 +340,7 @@ Search::Winner Search::run_off() {
   std::vector<const Tried*> rivals{&own_};
   std::vector<const CompiledKernel*> kernels{&own_.kernel};
   for (const Tried& t : beam_)
-    if (!(t.plan == own_.plan) && rivals.size() < (own_.seconds > 0.05 ? 2 : 5)) {
+    if (!t.own && rivals.size() < (own_.seconds > 0.05 ? 2 : 5)) {
       rivals.push_back(&t);
       kernels.push_back(&t.kernel);
     }
@@ -346,7 +361,7 @@ void Search::report(const Winner& w) const {
                 "%.2f s, predicted %.4g -> %.4g cycles, measured %.2f -> %.2f us (%.2fx): ", elapsed(),
                 own_.plan.cycles, w.chosen->plan.cycles, w.before * 1e6, w.after * 1e6, w.before / w.after);
   std::printf("%s\n", str("beam ", own_.kernel.program->name, ": ", compiled_, " tried, ", wrong_, " wrong, ", numbers,
-                          w.chosen->plan)
+                          w.chosen->own ? "the heuristic's" : str(w.chosen->plan))
                           .c_str());
 }
 
@@ -355,7 +370,7 @@ void Search::record(const char* what, const Tried& t) const {
   span_.value(what, str(t.plan.cycles, " cycles predicted, ", t.seconds * 1e6, " us measured: ", to_text(t.plan.opts)));
 }
 
-Opts Search::run() {
+Found Search::run() {
   if (!measure_own()) return {};
   span_.value("name", own_.kernel.program->name);
   record("heuristic", own_);
@@ -364,7 +379,7 @@ Opts Search::run() {
   record("chosen", *winner.chosen);
   searches++;
   if (env::DEBUG.get() >= 2) report(winner);
-  return winner.chosen->plan.opts;
+  return winner.chosen->own ? Found() : winner.chosen->plan.opts;
 }
 
 bool searchable(const Kernel& kernel, Device& device, const CodegenOptions& options) {
@@ -390,7 +405,7 @@ void add_beam_settings(Hash128& h, const CodegenOptions& options) {
 BeamCounters beam_counters() { return {searches, compiled, dropped}; }
 void clear_beam_cache() {
   std::lock_guard lock(known().mutex);
-  known().opts.clear();
+  known().found.clear();
 }
 
 std::optional<Opts> beam_opts(const Kernel& kernel, Device& device, const Renderer& renderer,
@@ -404,18 +419,18 @@ std::optional<Opts> beam_opts(const Kernel& kernel, Device& device, const Render
   key.add(kernel.key);
   key.add(device.compiler(renderer.target()).cache_key());
   add_beam_settings(key, options);
-  if (auto opts = recall(key)) return opts;
+  if (const auto found = recall(key)) return *found;
   // Alone: a second search would disturb the first one's measurements, and may be for the same kernel.
   static std::timed_mutex one;
   std::unique_lock lock(one, std::defer_lock);
   while (!lock.try_lock_for(std::chrono::milliseconds(10))) Cancellation::check("beam");
-  if (auto opts = recall(key)) return opts;
+  if (const auto found = recall(key)) return *found;
   const Context quiet{
       {"DEBUG", std::min<int64_t>(env::DEBUG.get(), 2)}};  // candidates' sources and graphs would bury everything
   CodegenOptions ranges = options;
   ranges.beam = 0;
   ranges.stop_after = "plan";
-  Opts opts;
+  Found found;
   try {
     const auto ranged = [&] {
       const Context unrecorded{{"VIZ", 0}};
@@ -425,15 +440,15 @@ std::optional<Opts> beam_opts(const Kernel& kernel, Device& device, const Render
     if (is_ordered_by_hand(ranged->ast) || emulates_longs(ranged->ast, renderer, options.emulated) ||
         !runs_on_any_numbers(ranged->ast))
       return {};
-    opts = Search(kernel, device, renderer, options, *ranged).run();
+    found = Search(kernel, device, renderer, options, *ranged).run();
   } catch (const Cancelled&) { throw; } catch (const std::exception& e) {
     // No room for scratch memory, or the kernel itself does not compile, which is said where that is compiled.
     if (env::BEAM_STRICT_MODE) throw;
     if (env::DEBUG.get() >= 1) std::printf("beam: no search: %s\n", e.what());
     return {};
   }
-  keep(key, opts);
-  return opts;
+  keep(key, found);
+  return found;
 }
 
 }  // namespace tg
