@@ -6,7 +6,7 @@ TIDY = clang-tidy-19
 SOURCES = git ls-files -z -- '*.cpp' '*.h' | xargs -0 -r
 
 .PHONY: help demo deps release dev test python test-python asan ubsan tsan format check complexity bench compare env-docs
-.PHONY: fuzz clean test-cl test-backend test-cuda site
+.PHONY: webgpu fuzz clean test-cl test-backend test-cuda site
 
 help:
 	@echo "make demo    install what is missing, build, train a convnet on MNIST"

@@ -107,7 +107,7 @@ int serve(Options o) {
 }  // namespace
 
 std::function<int()> define_serve(CLI::App& app) {
-  app.footer("Examples:\n  tg serve\n  tg serve --model model.gguf --port 8080");
+  app.footer("Examples:\n  tg serve --model model.gguf\n  tg serve --model model.gguf --port 8080 --api-key-file key");
   auto o = std::make_shared<Options>();
   app.add_option("-m,--model", o->model, "A GGUF file, a folder of an encoder, or a name that tg llm knows")
       ->required();

@@ -15,7 +15,7 @@ ALL_DEVICES = [name for name, _, _ in _core.device_list() if name != "DISK"]
 _OTHER_NAMES = {"CLANG": "CPU", "LLVM": "CPU", "PYTHON": "INTERP", "NV": "CUDA", "HIP": "AMD", "OPENCL": "CL"}
 
 
-class CompileError(Exception): pass
+CompileError = _core.CompileError
 
 
 def load_backend(path: str | os.PathLike) -> None:

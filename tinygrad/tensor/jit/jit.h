@@ -257,7 +257,7 @@ struct JitOptions {
       false;  ///< kernels that depend on no argument, no random number and nothing that is written run once only
 };
 /// `f` with capture and replay: the first call runs it, the second records it, later ones replay. Arguments are
-/// tensors, bound variables, and lists, tuples and structs of them; other values must stay what they were. See
+/// tensors, bound variables, and lists, tuples and structs of them; a call with other values is captured by itself. See
 /// docs/jit.md for what a captured function may do.
 template <class F> Jit<std::decay_t<F>> jit(F&& f, const JitOptions& o = {}) {
   return Jit<std::decay_t<F>>(std::forward<F>(f), o.name, o.prune);
