@@ -5,9 +5,11 @@
 /// Without mpirun it is one process. `stage`: of ZeRO, 0 to 3.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <iostream>
 
+#include "tinygrad/base/progress.h"
 #include "tinygrad/tinygrad.h"
 
 using namespace tg;
@@ -50,6 +52,7 @@ int main(int argc, char** argv) {
     optimizer.step();
     return loss.realize();
   });
+  Progress progress(steps, "training");  // of rank 0 alone
   std::vector<double> times;
   float first = 0, last = 0;
   for (int done = 0; done < steps;)
@@ -59,11 +62,14 @@ int main(int argc, char** argv) {
       last = step(x, y).item<float>();
       times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
       if (done == 0) first = last;
+      progress.advance(1, str("loss ", last));
       if (++done == steps) break;
     }
+  progress.close();
   std::ranges::nth_element(times, times.begin() + std::ssize(times) / 2);
   if (distributed::rank() == 0)
     std::cout << distributed::size() << " processes: loss " << first << " -> " << last << ", a step takes "
-              << times[times.size() / 2] << " ms\n";
+              << times[times.size() / 2] << " ms, " << std::lround(1000 * kBatch / times[times.size() / 2])
+              << " samples a second of all processes\n";
   return last < first ? 0 : 1;
 }

@@ -1,5 +1,5 @@
-/// \file Gradients of gathers, scatters and writes at indices of large tensors: every value is added at its position, in
-/// the order of the values, instead of comparing each position with all indices.
+/// \file Gradients of gathers, scatters and writes at indices of large tensors: every value is added at its position,
+/// in the order of the values, instead of comparing each position with all indices.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -20,6 +19,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/hash.h"
+#include "tinygrad/base/output.h"
 #include "tinygrad/base/paths.h"
 
 namespace tg {
@@ -47,8 +47,7 @@ std::string_view view(const void* data, int size) {
 }
 
 void report(const std::string& path, std::string_view what) {
-  if (env::DEBUG.get() >= 1)
-    std::fprintf(stderr, "disk cache %s: %.*s\n", path.c_str(), static_cast<int>(what.size()), what.data());
+  if (env::DEBUG.get() >= 1) note_lines(str("disk cache ", path, ": ", what));
 }
 
 struct FileId {

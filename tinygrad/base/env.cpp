@@ -18,6 +18,7 @@
 
 #include "tinygrad/base/env_parse.h"
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/output.h"
 #include "tinygrad/base/text.h"
 
 namespace tg::env {
@@ -236,7 +237,7 @@ void not_honoured(std::string_view name, const std::string& why) {
   static auto& said = *new std::set<std::string>;
   const std::string line = str("tinygrad: [", name, "] ", why, "\n");
   std::lock_guard lock(mutex);
-  if (said.insert(line).second) std::fputs(line.c_str(), stderr);
+  if (said.insert(line).second) note_lines(line);
 }
 
 int num_cpu_threads() {

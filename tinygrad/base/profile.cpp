@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/output.h"
 #include "tinygrad/base/recording.h"
 
 namespace tg::profile {
@@ -93,8 +94,8 @@ void write_at_exit() {
     if (events() == 0) return;
     const std::string path = file_of(trace().file);
     write(path);
-    std::fprintf(stderr, "profile: %s\n", path.c_str());
-  } catch (const Error& e) { std::fprintf(stderr, "%s\n", e.what()); }
+    note_lines("profile: " + path);
+  } catch (const Error& e) { note_lines(e.what()); }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "tinygrad/base/output.h"
 #include "tinygrad/base/text.h"
 
 namespace tg {
@@ -82,8 +83,8 @@ std::string format_progress(std::string_view label, int64_t done, int64_t total,
 Progress::Progress(int64_t total, std::string label, bool enabled)
     : total_(total),
       label_(std::move(label)),
-      visible_(enabled && ::isatty(STDERR_FILENO)),
-      logs_(enabled && !visible_),
+      visible_(enabled && shows_progress() && ::isatty(STDERR_FILENO)),
+      logs_(enabled && shows_progress() && !visible_),
       start_(std::chrono::steady_clock::now()),
       drawn_(start_),
       last_(start_) {
@@ -100,7 +101,7 @@ void Progress::advance(int64_t steps, std::string_view note) {
   if (steps) last_ = now;
   if (logs_ && now - drawn_ >= std::chrono::seconds(10)) {
     drawn_ = now;
-    std::fprintf(stderr, "%s\n", line(200).c_str());
+    note_lines(line(200));
   }
   if (visible_ && (!steps || done_ == total_ || now - drawn_ >= std::chrono::milliseconds(100))) draw();
 }

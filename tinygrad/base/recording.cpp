@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/output.h"
 #include "tinygrad/base/paths.h"
 #include "tinygrad/base/recording_format.h"
 #include "tinygrad/base/text.h"
@@ -59,7 +59,7 @@ class File {
     file_ = -1;
     std::string what = str("viz: ", human_bytes(static_cast<double>(written_)), " in ", path_);
     if (lost_) what += str(", without ", human_bytes(static_cast<double>(lost_)), " beyond VIZ_LIMIT");
-    std::fprintf(stderr, "%s; tg viz shows it\n", what.c_str());
+    note_lines(what + "; tg viz shows it");
   }
 
   std::string path() {

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/output.h"
 
 namespace tg {
 namespace {
@@ -21,7 +22,7 @@ std::atomic<const TaskProgress*> shown{nullptr};
 TaskProgress::TaskProgress(std::string label, int64_t total, ProgressUnit unit)
     : label_(std::move(label)), total_(total), unit_(unit) {
   const TaskProgress* nobody = nullptr;
-  allowed_ = env::PROGRESS.get() != 0 && env::DEBUG.get() == 0 && ::isatty(STDERR_FILENO) &&
+  allowed_ = shows_progress() && env::PROGRESS.get() != 0 && env::DEBUG.get() == 0 && ::isatty(STDERR_FILENO) &&
              shown.compare_exchange_strong(nobody, this);
   draw(true);
 }

@@ -2,11 +2,12 @@
 #include "tinygrad/codegen/codegen.h"
 
 #include <chrono>
-#include <iostream>
+#include <sstream>
 
 #include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/contains.h"
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/output.h"
 #include "tinygrad/codegen/decomp/decomp.h"
 #include "tinygrad/codegen/expand/access.h"
 #include "tinygrad/codegen/expand/expand.h"
@@ -125,7 +126,7 @@ void record_plan(const KernelPlan& plan) {
 UOp plan_pass(UOp sink, PassContext& c) {
   if (c.plan) c.plan->ast = sink;  // as planned, after algebra
   else c.plan = plan_kernel(sink, c.renderer, c.options, c.names);
-  if (env::DEBUG.get() >= 5) std::cerr << "--- plan: " << *c.plan << '\n';
+  if (env::DEBUG.get() >= 5) note_lines(str("--- plan: ", *c.plan));
   if (recording::on()) record_plan(*c.plan);
   return c.plan->ast;
 }
@@ -213,8 +214,10 @@ std::string function_name(const std::string& name) {
 }
 
 void print_graph(const char* title, const UOps& nodes, double ms) {
-  std::cerr << "--- " << title << ": " << nodes.size() << " nodes, " << ms << " ms\n";
-  for (UOp u : nodes) std::cerr << "  %" << u.id() << " = " << u << '\n';
+  std::ostringstream text;
+  text << "--- " << title << ": " << nodes.size() << " nodes, " << ms << " ms\n";
+  for (UOp u : nodes) text << "  %" << u.id() << " = " << u << '\n';
+  note_lines(text.str());
 }
 }  // namespace
 

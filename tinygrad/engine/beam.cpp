@@ -2,10 +2,11 @@
 /// of results.
 #include "tinygrad/engine/beam.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <limits>
 #include <mutex>
 #include <set>
@@ -16,6 +17,7 @@
 #include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/disk_cache.h"
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/output.h"
 #include "tinygrad/base/recording.h"
 #include "tinygrad/codegen/decomp/decomp.h"
 #include "tinygrad/codegen/plan/grid_mutate.h"
@@ -237,12 +239,12 @@ void Search::measure(std::vector<Tried> list) {
         wrong_++;
         dropped++;
         if (env::DEBUG.get() >= 1 || debug_ >= 1)
-          std::printf("beam: dropped, it computes something else: %s\n", str(t.plan).c_str());
+          print_lines(str("beam: dropped, it computes something else: ", t.plan));
         continue;
       }
       t.seconds = once > best * kHopeless && once > 1e-4 ? once : std::min(once, trial_->time(t.kernel, best));
       record("candidate", t);
-      if (debug_ >= 2) { std::printf("beam: %10.2f us, %s\n", t.seconds * 1e6, str(t.plan).c_str()); }
+      if (debug_ >= 2) print_lines(fmt::format("beam: {:10.2f} us, ", t.seconds * 1e6) + str(t.plan));
       auto place = std::upper_bound(beam_.begin(), beam_.end(), t,
                                     [](const Tried& a, const Tried& b) { return a.seconds < b.seconds; });
       beam_.insert(place, std::move(t));
@@ -251,8 +253,8 @@ void Search::measure(std::vector<Tried> list) {
   }
 }
 
-/// Makes the plan from which the search begins: the heuristic's own, or the model's best for a kernel that the heuristic
-/// plans in a way of its own (a scan, packed numbers). False where there is none.
+/// Makes the plan from which the search begins: the heuristic's own, or the model's best for a kernel that the
+/// heuristic plans in a way of its own (a scan, packed numbers). False where there is none.
 bool Search::plan_own() {
   KernelAxes axes(request_.axes());
   own_.own = true;
@@ -328,8 +330,8 @@ void Search::search() {
     if (next.empty()) break;
     measure(std::move(next));
     if (debug_ >= 1)
-      std::printf("beam: round %d, %lld compiled, best %.2f us\n", round + 1, static_cast<long long>(compiled_),
-                  beam_.front().seconds * 1e6);
+      print_lines(fmt::format("beam: round {}, {} compiled, best {:.2f} us", round + 1, compiled_,
+                              beam_.front().seconds * 1e6));
     if (beam_.front().seconds > best * kProgress) break;
   }
 }
@@ -356,13 +358,11 @@ Search::Winner Search::run_off() {
 }
 
 void Search::report(const Winner& w) const {
-  char numbers[200];
-  std::snprintf(numbers, sizeof numbers,
-                "%.2f s, predicted %.4g -> %.4g cycles, measured %.2f -> %.2f us (%.2fx): ", elapsed(),
-                own_.plan.cycles, w.chosen->plan.cycles, w.before * 1e6, w.after * 1e6, w.before / w.after);
-  std::printf("%s\n", str("beam ", own_.kernel.program->name, ": ", compiled_, " tried, ", wrong_, " wrong, ", numbers,
-                          w.chosen->own ? "the heuristic's" : str(w.chosen->plan))
-                          .c_str());
+  print_lines(str(
+      "beam ", own_.kernel.program->name, ": ", compiled_, " tried, ", wrong_, " wrong, ",
+      fmt::format("{:.2f} s, predicted {:.4g} -> {:.4g} cycles, measured {:.2f} -> {:.2f} us ({:.2f}x): ", elapsed(),
+                  own_.plan.cycles, w.chosen->plan.cycles, w.before * 1e6, w.after * 1e6, w.before / w.after),
+      w.chosen->own ? "the heuristic's" : str(w.chosen->plan)));
 }
 
 void Search::record(const char* what, const Tried& t) const {
@@ -444,7 +444,7 @@ std::optional<Opts> beam_opts(const Kernel& kernel, Device& device, const Render
   } catch (const Cancelled&) { throw; } catch (const std::exception& e) {
     // No room for scratch memory, or the kernel itself does not compile, which is said where that is compiled.
     if (env::BEAM_STRICT_MODE) throw;
-    if (env::DEBUG.get() >= 1) std::printf("beam: no search: %s\n", e.what());
+    if (env::DEBUG.get() >= 1) print_lines(str("beam: no search: ", e.what()));
     return {};
   }
   keep(key, found);

@@ -2,13 +2,13 @@
 #include "tinygrad/engine/compile.h"
 
 #include <algorithm>
-#include <iostream>
 #include <list>
 #include <mutex>
 #include <unordered_map>
 
 #include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/output.h"
 #include "tinygrad/base/profile.h"
 #include "tinygrad/base/recording.h"
 #include "tinygrad/base/task_progress.h"
@@ -144,12 +144,12 @@ CompiledKernelRef compile_one(const Hash128& key, const Kernel& kernel, Device& 
              ", which executes UOps: write it in UOps");
     program = to_program(kernel, renderer_for(target), options);
     GlobalCounters::compiled++;
-    if (debug >= 4 && !program->source.empty()) std::cout << program->source << std::endl;
+    if (debug >= 4 && !program->source.empty()) print_lines(program->source + "\n");
     if (native) {
       Cancellation::check("compile");
       Compiler& compiler = source_of(kernel.sink) ? device.source_compiler(target) : device.compiler(target);
       program->binary = compiler.compile_cached(program->source);
-      if (debug >= 7) std::cout << compiler.assembly(program->source) << std::endl;
+      if (debug >= 7) print_lines(compiler.assembly(program->source) + "\n");
       store_program(key.to_hex(), *program);
     }
     compiled->executable = device.load(program);

@@ -1,12 +1,13 @@
 /// \file Formatting of the DEBUG lines.
 #include "tinygrad/engine/report.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <set>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/output.h"
 #include "tinygrad/base/profile.h"
 #include "tinygrad/base/recording.h"
 #include "tinygrad/base/text.h"
@@ -34,13 +35,13 @@ void report_kernel(const Program& p, const ScheduleCall& call, const std::string
   if (env::DEBUG.get() < 2) return;
   const double seconds = static_cast<double>(end - begin) * 1e-9, gflops = p.estimates.ops / seconds * 1e-9,
                gbytes = p.estimates.mem / seconds * 1e-9;
-  std::printf("*** %-7s %5lld %s%-40s%s arg %2d mem %7.3f GB tm %9.2f us (%8.2f GFLOP/s %7.1f GB/s) %s", device.c_str(),
-              static_cast<long long>(GlobalCounters::kernels.load()), color("\x1b[36m"), p.name.c_str(),
-              color("\x1b[0m"), p.nbuffers, static_cast<double>(memory_stats().used) * 1e-9, seconds * 1e6, gflops,
-              gbytes, call.metadata.c_str());
+  std::string line =
+      fmt::format("*** {:7} {:5} {}{:40}{} arg {:2} mem {:7.3f} GB tm {:9.2f} us ({:8.2f} GFLOP/s {:7.1f} GB/s) {}",
+                  device, GlobalCounters::kernels.load(), color("\x1b[36m"), p.name, color("\x1b[0m"), p.nbuffers,
+                  static_cast<double>(memory_stats().used) * 1e-9, seconds * 1e6, gflops, gbytes, call.metadata);
   if (env::DEBUG.get() >= 3)
-    for (const Opt& o : p.applied_opts) std::printf(" %s", str(o).c_str());
-  std::printf("\n");
+    for (const Opt& o : p.applied_opts) line += str(' ', o);
+  print_lines(line);
 }
 
 void report_copy(const Buffer& dst, const Buffer& src, int64_t begin) {
@@ -49,9 +50,9 @@ void report_copy(const Buffer& dst, const Buffer& src, int64_t begin) {
     profile::record(dst.device_name(), "copy", begin, end, str(dst.nbytes(), " bytes from ", src.device_name()));
   if (env::DEBUG.get() < 2) return;
   const double seconds = static_cast<double>(end - begin) * 1e-9;
-  std::printf("*** %-7s       copy %lld bytes from %s tm %9.2f us (%7.1f GB/s)\n", dst.device_name().c_str(),
-              static_cast<long long>(dst.nbytes()), src.device_name().c_str(), seconds * 1e6,
-              static_cast<double>(dst.nbytes()) / seconds * 1e-9);
+  print_lines(fmt::format("*** {:7}       copy {} bytes from {} tm {:9.2f} us ({:7.1f} GB/s)", dst.device_name(),
+                          dst.nbytes(), src.device_name(), seconds * 1e6,
+                          static_cast<double>(dst.nbytes()) / seconds * 1e-9));
 }
 
 void report_collective(const std::string& what, int64_t sent, int64_t begin) {
@@ -59,16 +60,16 @@ void report_collective(const std::string& what, int64_t sent, int64_t begin) {
   if (profile::on()) profile::record("world", what, begin, end, str(sent, " bytes sent"));
   if (env::DEBUG.get() < 2) return;
   const double seconds = static_cast<double>(end - begin) * 1e-9;
-  std::printf("*** world         %s, %lld bytes sent tm %9.2f us (%7.1f GB/s)\n", what.c_str(),
-              static_cast<long long>(sent), seconds * 1e6, static_cast<double>(sent) / seconds * 1e-9);
+  print_lines(fmt::format("*** world         {}, {} bytes sent tm {:9.2f} us ({:7.1f} GB/s)", what, sent, seconds * 1e6,
+                          static_cast<double>(sent) / seconds * 1e-9));
 }
 
 void report_memory(const Schedule& s) {
   const MemoryNeeds m = s.memory();
   const auto used = memory_stats().used;
-  std::printf("memory: results %s, intermediates %s, peak %s\n", human_bytes(static_cast<double>(m.results)).c_str(),
-              human_bytes(static_cast<double>(m.intermediates)).c_str(),
-              human_bytes(static_cast<double>(used + m.peak())).c_str());
+  print_lines(str("memory: results ", human_bytes(static_cast<double>(m.results)), ", intermediates ",
+                  human_bytes(static_cast<double>(m.intermediates)), ", peak ",
+                  human_bytes(static_cast<double>(used + m.peak()))));
 }
 
 void rethrow_with_context(const std::string& what, const std::string& metadata) {
@@ -98,9 +99,8 @@ void report_run(const Schedule& s, double compile_seconds, double run_seconds) {
   }
   std::string names;
   for (const std::string& d : devices) names += (names.empty() ? "" : ",") + d;
-  std::printf("realize %s: %zu kernels (%zu different), compile %.2f ms, run %.2f ms\n", names.c_str(), s.calls.size(),
-              kernels.size(), compile_seconds * 1e3, run_seconds * 1e3);
-  std::fflush(stdout);
+  print_lines(fmt::format("realize {}: {} kernels ({} different), compile {:.2f} ms, run {:.2f} ms", names,
+                          s.calls.size(), kernels.size(), compile_seconds * 1e3, run_seconds * 1e3));
 }
 
 }  // namespace tg

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <iostream>
 #include <list>
 #include <map>
 #include <mutex>
@@ -13,6 +12,7 @@
 
 #include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/output.h"
 #include "tinygrad/base/profile.h"
 #include "tinygrad/base/recording.h"
 #include "tinygrad/schedule/early.h"
@@ -205,10 +205,14 @@ std::shared_ptr<const Schedule> make_schedule(const NormalGraph& g, const Schedu
     std::ostringstream text;
     if (stage.show) stage.show(text, plan);
     const bool changed = text.str() != shown;
-    std::cerr << "-- schedule, " << stage.name << ": " << took.count() << " ms\n" << (changed ? text.str() : "");
+    note_lines(str("-- schedule, ", stage.name, ": ", took.count(), " ms\n", changed ? text.str() : ""));
     if (stage.show) shown = text.str();
   }
-  if (debug >= 3) print_schedule(std::cerr, *plan.schedule);
+  if (debug >= 3) {
+    std::ostringstream text;
+    print_schedule(text, *plan.schedule);
+    note_lines(text.str());
+  }
   return plan.schedule;
 }
 

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <deque>
-#include <iostream>
 #include <mutex>
 
 #include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/output.h"
 #include "tinygrad/uop/print.h"
 #include "tinygrad/uop/record_graph.h"
 
@@ -27,7 +27,7 @@ struct StatsRegistry {
   std::deque<MatchStats> all;
   const bool print_at_exit = asked_to_count();
   StatsRegistry() {
-    if (print_at_exit) std::atexit([] { std::cerr << match_stats_table(); });
+    if (print_at_exit) std::atexit([] { note_lines(match_stats_table()); });
     recording::before_finish(record_totals);
   }
   static void record_totals();

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/output.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/runtime/world/combine.h"
 #include "tinygrad/runtime/world/launcher.h"
@@ -89,6 +90,7 @@ void init(const InitOptions& options) {
     auto* progress = new WorldProgress(Mpi::open(asked.empty() ? launcher.library : asked), limit);
     progress->join(launcher.size);
     g_progress = progress;
+    set_output_rank(progress->rank());
     g_terminate = std::set_terminate(tell_and_terminate);
     std::atexit(leave_at_exit);
   }
