@@ -10,8 +10,8 @@ namespace tg {
 
 /// The OptOps of a kernel under options.beam: as stored by an earlier search, else found by one. Empty where the
 /// heuristic's kernel is the best that was found, and where no search is made: BEAM=0, devices that do not compile or
-/// run kernels, kernels whose author chose, kernels that can't run on made-up numbers. Searches of a process run one after another. Throws Cancelled when a stop was requested, and
-/// nothing is stored then.
+/// run kernels, kernels whose author chose, kernels that can't run on made-up numbers. Searches of a process run one
+/// after another. Throws Cancelled when a stop was requested, and nothing is stored then.
 std::optional<Opts> beam_opts(const Kernel& kernel, Device& device, const Renderer& renderer,
                               const CodegenOptions& options);
 
