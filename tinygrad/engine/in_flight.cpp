@@ -221,7 +221,7 @@ void InFlight::finish(const Pending& p) {
     StagedPieces results(p.staged.get(), pieces_of(p.what).to, all);
     for (const Launch* l : p.launches) results.give(buffer_of(list_, *l, 0));
   }
-  if (launches_are_watched()) report_collective(text_of(p.what), p.what.sent_bytes(), p.begin);
+  if (launches_are_watched()) report_collective(p.what, p.begin);
 }
 
 }  // namespace tg

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/hash.h"
 #include "tinygrad/base/output.h"
 #include "tinygrad/base/profile.h"
 #include "tinygrad/base/recording.h"
@@ -14,6 +15,7 @@
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/runtime/allocator.h"
 #include "tinygrad/runtime/device.h"
+#include "tinygrad/runtime/world/world.h"
 
 namespace tg {
 namespace {
@@ -55,9 +57,25 @@ void report_copy(const Buffer& dst, const Buffer& src, int64_t begin) {
                           static_cast<double>(dst.nbytes()) / seconds * 1e-9));
 }
 
-void report_collective(const std::string& what, int64_t sent, int64_t begin) {
-  const int64_t end = profile::now();
-  if (profile::on()) profile::record("world", what, begin, end, str(sent, " bytes sent"));
+namespace {
+/// Returns which events of other processes belong to an operation: of a pair the receiver's, of a group those of all.
+profile::Flow flow_of(const Collective& c) {
+  const int me = distributed::rank();
+  const bool sends = c.what == CollectiveKind::kSend, pair = sends || c.what == CollectiveKind::kReceive;
+  const std::vector<int> group = pair ? std::vector<int>{sends ? me : c.root, sends ? c.root : me} : c.group;
+  if (group.size() < 2) return {};
+  Hash128 h;
+  h.add(fingerprint_of(c));
+  for (int r : group) h.add(static_cast<uint64_t>(r));
+  using Role = profile::Flow::Role;
+  return {h.lo, me == group.front() ? Role::kBegins : me == group.back() ? Role::kEnds : Role::kPasses};
+}
+}  // namespace
+
+void report_collective(const Collective& c, int64_t begin) {
+  const int64_t end = profile::now(), sent = c.sent_bytes();
+  const std::string what = text_of(c);
+  if (profile::on()) profile::record("world", what, begin, end, str(sent, " bytes sent"), flow_of(c));
   if (env::DEBUG.get() < 2) return;
   const double seconds = static_cast<double>(end - begin) * 1e-9;
   print_lines(fmt::format("*** world         {}, {} bytes sent tm {:9.2f} us ({:7.1f} GB/s)", what, sent, seconds * 1e6,

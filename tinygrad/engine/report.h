@@ -3,6 +3,7 @@
 #pragma once
 #include "tinygrad/engine/device_timer.h"
 #include "tinygrad/runtime/buffer.h"
+#include "tinygrad/runtime/world/collective.h"
 #include "tinygrad/schedule/schedule.h"
 
 namespace tg {
@@ -12,7 +13,7 @@ void report_kernel(const Program& p, const ScheduleCall& call, const std::string
 /// Prints and records a copy that began at `begin` (nanoseconds) and ends now.
 void report_copy(const Buffer& dst, const Buffer& src, int64_t begin);
 /// Prints and records what processes did together, from `begin` to now.
-void report_collective(const std::string& what, int64_t sent, int64_t begin);
+void report_collective(const Collective& c, int64_t begin);
 /// Prints what a run is about to allocate, and the peak it leads to.
 void report_memory(const Schedule& s);
 /// Rethrows, inside a catch block, the error with its type; its message ends with what is known of the kernel or step

@@ -17,6 +17,7 @@
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/paths.h"
+#include "tinygrad/base/profile.h"
 
 namespace tg {
 namespace {
@@ -48,6 +49,7 @@ PeerCard own_card() {
   gethostname(host, sizeof host - 1);
   fill(c.machine, sizeof c.machine, str(host, " ", boot, " ", known ? names.st_ino : 0));
   c.pid = getpid();
+  c.profiled = profile::on();
   c.seed = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
   return c;
 }

@@ -14,7 +14,8 @@ struct PeerCard {
   char version[32] = {};   ///< of the library
   char machine[160] = {};  ///< the same on one machine, in one namespace of processes
   int64_t pid = 0;
-  uint64_t seed = 0;  ///< of random numbers, where the program chooses none: rank 0's counts
+  uint64_t seed = 0;     ///< of random numbers, where the program chooses none: rank 0's counts
+  int64_t profiled = 0;  ///< 1: PROFILE is set
 };
 /// Returns the card of this process.
 PeerCard own_card();

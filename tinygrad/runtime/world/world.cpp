@@ -1,10 +1,12 @@
 /// \file The world that this process is in.
 #include "tinygrad/runtime/world/world.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <numeric>
+#include <optional>
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/output.h"
@@ -12,6 +14,7 @@
 #include "tinygrad/runtime/world/combine.h"
 #include "tinygrad/runtime/world/launcher.h"
 #include "tinygrad/runtime/world/world_progress.h"
+#include "tinygrad/runtime/world/world_trace.h"
 
 namespace tg::distributed {
 namespace {
@@ -23,6 +26,7 @@ WorldProgress* g_progress = nullptr;  // never destroyed: operations may be unde
 bool g_initialized = false;
 bool g_left = false;
 std::terminate_handler g_terminate = nullptr;
+std::optional<profile::ClockMatch> g_clock;  // where somebody records a profile: of when the world formed
 
 /// Tells the others which exception ends this process.
 [[noreturn]] void tell_and_terminate() {
@@ -93,6 +97,8 @@ void init(const InitOptions& options) {
     set_output_rank(progress->rank());
     g_terminate = std::set_terminate(tell_and_terminate);
     std::atexit(leave_at_exit);
+    profile::at_exit_first(leave_at_exit, progress->rank());
+    if (std::ranges::any_of(progress->cards(), &PeerCard::profiled)) g_clock = match_clocks();
   }
   g_initialized = true;
 }
@@ -150,9 +156,20 @@ void barrier() {
   run(c, &mine, all.data());
 }
 
+namespace {
+/// Writes one trace of all processes where they are all there, else leaves it to each.
+void write_profile() {
+  if (!g_clock || g_progress->failed()) return;
+  try {
+    write_world_trace(*g_clock);
+  } catch (const Error& e) { note_lines(str("profile: every process writes its own: ", e.what())); }
+}
+}  // namespace
+
 void finalize() {
   std::lock_guard lock(world_mutex());
   if (!g_progress || g_left) return;
+  write_profile();
   g_left = true;
   g_progress->leave();
 }
