@@ -60,6 +60,11 @@ class Rows(unittest.TestCase):
     self.assertEqual(compare.peers_of(BY_NAME["allreduce_64mb"], compare.PEERS), ["mpi"])
     self.assertNotIn("mpi", compare.peers_of(BY_NAME["exp_16m"], compare.PEERS))
 
+  def test_steps_of_several_processes_are_compared_with_ddp_alone(self):
+    for name in ("mnist_step_512_processes", "gpt2_block_step_processes"):
+      self.assertEqual(compare.peers_of(BY_NAME[name], compare.PEERS), ["ddp"])
+    self.assertNotIn("ddp", compare.peers_of(BY_NAME["mnist_step_512"], compare.PEERS))
+
   def test_peers_of_quantized_rows(self):
     self.assertEqual(compare.peers_of(BY_NAME["gemv_q4_0_4096"], compare.PEERS), ["tinygrad", "llama", "llama_native"])
     self.assertNotIn("llama", compare.peers_of(BY_NAME["exp_16m"], compare.PEERS))
