@@ -58,9 +58,10 @@ def main() -> int:
     alone, under = ([s[at] for s in t] for t in taken)
     ratios = [b / a for a, b in zip(alone, under)]
     low, high = sampling.quartiles(ratios)
-    print(f"{what}: {1e3 * statistics.median(alone):.2f} ms alone, {1e3 * statistics.median(under):.2f} ms under mpirun;"
-          f" ratio {statistics.median(ratios):.4f} [{low:.4f} .. {high:.4f}]")
-    worst = max(worst, statistics.median(ratios))
+    a, b = (1e3 * statistics.median(v) for v in (alone, under))
+    r = statistics.median(ratios)
+    print(f"{what}: {a:.2f} ms alone, {b:.2f} ms under mpirun; ratio {r:.4f} [{low:.4f} .. {high:.4f}]")
+    worst = max(worst, r)
   return 0 if worst <= o.limit else 1
 
 

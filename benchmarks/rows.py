@@ -116,7 +116,7 @@ ROWS: list[Row] = [
 # Processes are as many as threads.
 COLLECTIVE_ROWS: list[Row] = [
   Row(f"allreduce_{name}", "collective", "allreduce", args={"bytes": n, "repeats": repeats})
-  for name, n, repeats in (("64mb", 64_000_000, 1), ("1mb", 1_000_000, 20), ("4kb", 4_000, 500))
+  for name, n, repeats in (("64mb", 64_000_000, 1), ("1mb", 1_000_000, 5), ("4kb", 4_000, 100))
 ] + [Row("mnist_step_512_processes", "collective", "mnist_ddp"),
      Row("gpt2_block_step_processes", "collective", "gpt2_ddp")]
 # Sizes that fill an accelerator.

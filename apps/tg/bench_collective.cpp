@@ -96,8 +96,8 @@ constexpr Row kRows[] = {
 
 constexpr ChildRow kChildren[] = {
     {"allreduce_64mb", [] { return serve_allreduce(16'000'000, 1); }},
-    {"allreduce_1mb", [] { return serve_allreduce(250'000, 20); }},
-    {"allreduce_4kb", [] { return serve_allreduce(1'000, 500); }},
+    {"allreduce_1mb", [] { return serve_allreduce(250'000, 5); }},
+    {"allreduce_4kb", [] { return serve_allreduce(1'000, 100); }},
     {"mnist_step_512_processes", serve_mnist},
     {"gpt2_block_step_processes", serve_gpt2},
 };

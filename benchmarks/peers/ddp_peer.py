@@ -10,9 +10,9 @@ class Peer:
 
   def _step(self, row) -> Work:
     self._end()
-    folder = tempfile.mkdtemp(prefix="ddp")
+    self.folder = tempfile.TemporaryDirectory(prefix="ddp")  # where they meet
     loop = str(pathlib.Path(__file__).with_name("ddp_loop.py"))
-    self.world = [subprocess.Popen([sys.executable, loop, row.kind, str(rank), str(self.threads), folder],
+    self.world = [subprocess.Popen([sys.executable, loop, row.kind, str(rank), str(self.threads), self.folder.name],
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
                   for rank in range(self.threads)]
     first = self.world[0]

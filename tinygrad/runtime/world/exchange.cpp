@@ -19,7 +19,7 @@ constexpr size_t kRoundBytes = 8 << 10;
 /// Sums of more bytes are not computed by everybody: combining would take longer than sending.
 constexpr size_t kSmallBytes = 64 << 10;
 /// Bytes of a segment that each process combines, and how many segments are under way at once.
-constexpr size_t kOwnedBytes = 256 << 10;
+constexpr size_t kOwnedBytes = 512 << 10;
 constexpr size_t kWindow = 6;
 
 /// Whether n processes sum so many bytes sooner when everybody sends all to everybody, (n - 1) N bytes in one round,

@@ -20,8 +20,8 @@ constexpr auto kOwnDeath = milliseconds(300);   ///< from SIGTERM until the proc
 constexpr auto kUnattended = std::chrono::seconds(5);  ///< from SIGTERM until a program that waits for nothing ends
 constexpr auto kIdle = milliseconds(20);  ///< between looks at the messages of others when there is nothing to do
 constexpr auto kLook = std::chrono::microseconds(100);  ///< between looks while operations are under way
-constexpr auto kSpin = milliseconds(1);                 ///< who waits longer lets others run between its looks
-constexpr auto kBusyWait = milliseconds(2);             ///< who waits longer sleeps between them
+constexpr auto kSpin = milliseconds(4);                 ///< who waits longer lets others run between its looks
+constexpr auto kBusyWait = milliseconds(8);             ///< who waits longer sleeps between them
 constexpr size_t kRemembered = 256;                     ///< operations of a group
 
 double seconds_since(Clock::time_point t, Clock::time_point now) {
@@ -38,6 +38,10 @@ long shared_processors() {
   cpu_set_t set;
   const int usable = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
   return usable > 1 ? usable : sysconf(_SC_NPROCESSORS_ONLN);
+}
+/// Returns how long to sleep where nothing has happened for `quiet`: what arrives meanwhile is found a tenth later.
+Clock::duration nap_after(Clock::duration quiet) {
+  return std::clamp<Clock::duration>(quiet / 10, std::chrono::microseconds(50), milliseconds(1));
 }
 bool is_pair(const Collective& c) { return c.what == CollectiveKind::kSend || c.what == CollectiveKind::kReceive; }
 }  // namespace
@@ -134,6 +138,7 @@ void WorldProgress::run() {
     joined_ = true;
     changed_.notify_all();
   }
+  Clock::time_point moved_at = Clock::now();
   while (true) {
     bool busy = false;
     bool moved = false;
@@ -143,11 +148,12 @@ void WorldProgress::run() {
       busy = !active_.empty();
     }
     if (failed_ && all_told_) break;
+    if (moved || !busy) moved_at = Clock::now();
     if (moved) continue;
     std::unique_lock lock(mutex_);
     if (stop_) return;
     if (!submitted_.empty()) continue;
-    if (busy && waiting_ == 0) changed_.wait_for(lock, std::chrono::microseconds(50));
+    if (busy && waiting_ == 0) changed_.wait_for(lock, nap_after(Clock::now() - moved_at));
     else changed_.wait_for(lock, leaving_ ? milliseconds(1) : kIdle);
   }
   end_unattended();
@@ -391,8 +397,7 @@ void WorldProgress::wait_for(WorldOperation& op) {
     }
     const Clock::time_point now = Clock::now();
     if (moved) moved_at = now;
-    else if (now - moved_at > kBusyWait)
-      std::this_thread::sleep_for(std::min<Clock::duration>((now - moved_at) / 20, milliseconds(1)));
+    else if (now - moved_at > kBusyWait) std::this_thread::sleep_for(nap_after(now - moved_at));
     else if (crowded_ || now - moved_at > kSpin) sched_yield();
   }
   waiting_--;
