@@ -16,7 +16,8 @@ from rows import BY_NAME, COLLECTIVE_ROWS, LARGE_ROWS, ROWS, Row
 from sampling import Failed, Program, interleave, parse_seconds, result
 
 HERE = pathlib.Path(__file__).resolve().parent
-PEERS = ["torch", "torch_compile", "tinygrad", "onnxruntime", "numpy", "llama", "llama_native", "mpi"]
+PEERS = ["torch", "torch_compile", "tinygrad", "onnxruntime", "numpy", "llama", "llama_native", "mpi",
+         "ddp"]
 ON_REQUEST = ["torch_avx512"]  # PyTorch whose MKL is told to use AVX-512 where it would not
 ACCELERATED = ["torch", "torch_compile"]  # peers that run on accelerators here
 QUANTIZED = ["tinygrad", "llama", "llama_native"]  # peers with products of GGML's formats
@@ -28,9 +29,10 @@ def say(text: str) -> None: print(text, file=sys.stderr, flush=True)
 
 def peers_of(row: Row, chosen: list[str]) -> list[str]:
   """llama.cpp has nothing but quantized products to offer here; torch, ONNX Runtime and NumPy have none of GGML's
-  formats. tinygrad would store the scores of long sequences, and take minutes. Sums of several processes are MPI's."""
-  if row.kind == "allreduce": return [p for p in chosen if p == "mpi"]
-  chosen = [p for p in chosen if p != "mpi"]
+  formats. tinygrad would store the scores of long sequences, and take minutes. Rows of several processes have peers
+  of their own."""
+  if row.group == "collective": return [p for p in chosen if p == ("mpi" if row.kind == "allreduce" else "ddp")]
+  chosen = [p for p in chosen if p not in ("mpi", "ddp")]
   if row.args.get("time", 0) > 1024: chosen = [p for p in chosen if p != "tinygrad"]
   return [p for p in chosen
           if (p in QUANTIZED if row.kind == "gemv_quantized" else p not in QUANTIZED or p == "tinygrad")]
@@ -102,7 +104,7 @@ class Comparison:
       samples = interleave({OURS: ours, **programs}, known, self.o.pairs, self.o.time, self.o.setup_time,
                            lambda peer, why: say(f"{label}: without {peer}: {why}"))
     finally: ours.finish()
-    if len(samples) < 3 and row.kind != "allreduce": say(f"{label}: fewer than two peers")
+    if len(samples) < 3 and row.group != "collective": say(f"{label}: fewer than two peers")
     return result(row.name, threads, samples, self.versions)
 
   def rows(self, rows: list[Row]) -> Iterator[dict | None]:

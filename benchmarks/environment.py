@@ -10,6 +10,7 @@ MODULES = {"torch": {"torch": "torch", "numpy": "numpy"}, "torch_avx512": {"torc
            "tinygrad": {"tinygrad": "tinygrad", "numpy": "numpy"},
            "onnxruntime": {"onnxruntime": "onnxruntime", "onnx": "onnx", "numpy": "numpy"},
            "numpy": {"numpy": "numpy"}, "mpi": {"numpy": "numpy"},
+           "ddp": {"torch": "torch", "numpy": "numpy"},
            "llama": {"xllamacpp": "xllamacpp", "numpy": "numpy"},
            "llama_native": {"llama_cpp": "llama-cpp-python", "numpy": "numpy"}}
 # PyTorch's own index has it without gigabytes of CUDA; PyPI serves where that cannot be reached.

@@ -115,9 +115,10 @@ ROWS: list[Row] = [
 ]
 # Processes are as many as threads.
 COLLECTIVE_ROWS: list[Row] = [
-  Row(f"allreduce_{name}", "collective", "allreduce", args={"bytes": n})
-  for name, n in (("64mb", 64_000_000), ("1mb", 1_000_000), ("4kb", 4_000))
-]
+  Row(f"allreduce_{name}", "collective", "allreduce", args={"bytes": n, "repeats": repeats})
+  for name, n, repeats in (("64mb", 64_000_000, 1), ("1mb", 1_000_000, 5), ("4kb", 4_000, 100))
+] + [Row("mnist_step_512_processes", "collective", "mnist_ddp"),
+     Row("gpt2_block_step_processes", "collective", "gpt2_ddp")]
 # Sizes that fill an accelerator.
 LARGE = 2 * SIDE
 _MIB256 = 4.0 * LARGE * LARGE
@@ -142,6 +143,8 @@ BY_NAME = {row.name: row for row in ROWS + COLLECTIVE_ROWS + LARGE_ROWS}
 # programs that draw tinygrad's random numbers
 # start from those weights: others are held to begin near them and to learn.
 MNIST_LOSSES = (2.74020784, 1.69549121, 1.23384937)
+MNIST_BATCH_LOSSES = (2.72725721, 1.43219257, 0.895903568)  # of the first 512 images, again and again
+GPT2_LOSSES = (0.708488667, 0.616047416, 0.529812897)
 RESNET_LOSSES = (6.69620022, 4.73630130, 3.29236237)
 RESNET_LABELS = tuple(3 + 125 * i for i in range(8))
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Tests of the driver, without peers and without times: selection, turns, statistics, output, report."""
-import argparse, json, pathlib, re, sys, tempfile, unittest, unittest.mock
+import argparse, json, pathlib, re, subprocess, sys, tempfile, unittest, unittest.mock
 import xml.etree.ElementTree as xml
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import compare, environment, report, sampling
+import compare, environment, rank_overhead, report, sampling
 from rows import BY_NAME, COLLECTIVE_ROWS, LARGE_ROWS, ROWS
 
 ECHO = "import sys\nprint('ready', flush=True)\nfor line in sys.stdin: print(sys.argv[1], flush=True)"
@@ -59,6 +59,11 @@ class Rows(unittest.TestCase):
     self.assertEqual([r.name for r in compare.choose_rows("^allreduce_64mb$")], ["allreduce_64mb"])
     self.assertEqual(compare.peers_of(BY_NAME["allreduce_64mb"], compare.PEERS), ["mpi"])
     self.assertNotIn("mpi", compare.peers_of(BY_NAME["exp_16m"], compare.PEERS))
+
+  def test_steps_of_several_processes_are_compared_with_ddp_alone(self):
+    for name in ("mnist_step_512_processes", "gpt2_block_step_processes"):
+      self.assertEqual(compare.peers_of(BY_NAME[name], compare.PEERS), ["ddp"])
+    self.assertNotIn("ddp", compare.peers_of(BY_NAME["mnist_step_512"], compare.PEERS))
 
   def test_peers_of_quantized_rows(self):
     self.assertEqual(compare.peers_of(BY_NAME["gemv_q4_0_4096"], compare.PEERS), ["tinygrad", "llama", "llama_native"])
@@ -135,6 +140,21 @@ class Programs(unittest.TestCase):
     for answer, reason in (("cannot do it", "do it"), ("fast", "expected seconds"), ("0", "positive"),
                            ("nan", "positive")):
       with self.assertRaisesRegex(sampling.Failed, reason): sampling.parse_seconds(answer)
+
+
+class Processes(unittest.TestCase):
+  def test_cpu_seconds_of_a_process_below_another(self):
+    work = "x = 0\nwhile x < 3_000_000: x += 1\n"
+    wait = "print('', flush=True)\ninput()"
+    inner = f"import sys\n{work}{wait}"
+    outer = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {inner!r}])"
+    p = subprocess.Popen([sys.executable, "-c", outer], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    p.stdout.readline()
+    self.assertEqual(rank_overhead.processes_below(p.pid)[0], p.pid)
+    child = rank_overhead.processes_below(p.pid)[1]
+    self.assertGreater(rank_overhead.cpu_seconds(child), 0.01)
+    p.communicate(b"\n")
+    self.assertEqual(p.returncode, 0)
 
 
 class Results(unittest.TestCase):

@@ -1,85 +1,22 @@
-/// \file Rows of several processes: as many as the row has threads, each with one, under mpirun. Rank 0 of them takes a
-/// sample for each line that it gets.
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <iostream>
+/// \file Rows of several processes: sums, and steps of training with batches divided.
+#include <cmath>
 #include <numeric>
+#include <optional>
 
+#include "apps/tg/bench_reference.h"
 #include "apps/tg/bench_tables.h"
-#include "tinygrad/base/process.h"
+#include "apps/tg/bench_world.h"
+#include "tinygrad/nn/datasets.h"
+#include "tinygrad/nn/optim.h"
+#include "tinygrad/nn/parallel.h"
 #include "tinygrad/runtime/world/world.h"
+#include "tinygrad/tensor/jit/jit.h"
 
 namespace tg::bench {
 namespace {
 
-/// A program whose standard input and output are ours.
-class Talker {
- public:
-  explicit Talker(const std::vector<std::string>& command) {
-    int in[2], out[2];
-    TG_CHECK(FileError, ::pipe(in) == 0 && ::pipe(out) == 0, "[bench] no pipe");
-    pid_ = ::fork();
-    TG_CHECK(FileError, pid_ >= 0, "[bench] no process");
-    if (pid_ == 0) {
-      ::dup2(in[0], 0);
-      ::dup2(out[1], 1);
-      for (int fd : {in[0], in[1], out[0], out[1]}) ::close(fd);
-      std::vector<char*> argv;
-      for (const std::string& a : command) argv.push_back(const_cast<char*>(a.c_str()));
-      argv.push_back(nullptr);
-      ::execvp(argv[0], argv.data());
-      ::_exit(127);
-    }
-    ::close(in[0]);
-    ::close(out[1]);
-    to_ = ::fdopen(in[1], "w");
-    from_ = ::fdopen(out[0], "r");
-    ::signal(SIGPIPE, SIG_IGN);
-  }
-  ~Talker() {
-    std::fclose(to_);  // its end
-    std::fclose(from_);
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
-  }
-  Talker(const Talker&) = delete;
-  Talker& operator=(const Talker&) = delete;
-
-  /// Returns the number it answers to a line.
-  double ask() {
-    std::fputs("\n", to_);
-    std::fflush(to_);
-    double seconds = -1;
-    BENCH_CHECK(std::fscanf(from_, "%lf", &seconds) == 1 && seconds >= 0,
-                "[bench] the processes under mpirun ended without a result");
-    return seconds;
-  }
-
- private:
-  pid_t pid_ = -1;
-  FILE *to_ = nullptr, *from_ = nullptr;
-};
-
-/// Returns the command that starts `ranks` processes of a child row.
-std::vector<std::string> under_mpirun(const std::string& child, int ranks) {
-  std::vector<std::string> out;
-  if (has_program("mpirun.openmpi"))
-    out = {"mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"};
-  else if (has_program("mpirun.mpich")) out = {"mpirun.mpich"};
-  BENCH_CHECK(!out.empty(), "[bench] no mpirun.openmpi or mpirun.mpich: rows of several processes need MPI");
-  for (std::string a : {std::string("-n"), std::to_string(ranks), executable_path().string(), std::string("bench"),
-                        std::string("--child"), child, std::string("--threads"), std::string("1")})
-    out.push_back(std::move(a));
-  return out;
-}
-
-/// Sums of `elements` floats of all processes, as often as rank 0 is asked to. Checks the first.
-double serve_allreduce(int64_t elements) {
+/// Sums `elements` floats of all processes, `repeats` times in a row. Checks the first.
+double serve_allreduce(int64_t elements, int repeats) {
   distributed::init();
   const int n = distributed::size(), me = distributed::rank();
   Collective c{.elements = elements};
@@ -89,39 +26,80 @@ double serve_allreduce(int64_t elements) {
   distributed::run(c, in.data(), out.data());
   const auto want = static_cast<float>(n * (n + 1) / 2);
   for (float v : out) BENCH_CHECK(v == want, "[bench] allreduce gave ", v, ", expected ", want);
-  Collective go{.what = CollectiveKind::kBroadcast, .dtype = dtypes::int32, .elements = 1, .group = c.group};
-  for (std::string line;;) {
-    int32_t more = me != 0 || std::getline(std::cin, line) ? 1 : 0, told = 0;
-    distributed::run(go, &more, &told);
-    if (!told) return 0;
-    distributed::barrier();
-    const auto start = std::chrono::steady_clock::now();
-    distributed::run(c, in.data(), out.data());
-    if (me == 0) std::printf("%.9g\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    std::fflush(stdout);
-  }
+  return serve_world(repeats, [&] { distributed::run(c, in.data(), out.data()); });
 }
 
-Samples allreduce_row(Context& c, const char* child, double bytes) {
-  Talker world(under_mpirun(child, c.threads()));
-  Samples s = c.time_inner({.bytes_read = bytes}, [&] { return world.ask(); });
-  s.limited_by_machine = false;
-  return s;
+/// Trains a model on one batch, of which each process has a part, in a captured function. The first losses are those of
+/// one process, in float64.
+template <class M, class O, class Loss>
+double serve_step(O& optimizer, const nn::Parallel<M>& parallel, const Tensors& batch, const Loss& loss,
+                  std::span<const double> losses) {
+  const nn::Training mode;
+  const auto step = jit([&](const Tensor& x, const Tensor& y) {
+    optimizer.zero_grad();
+    const Tensor l = loss(parallel(x), y);
+    parallel.backward(l);
+    optimizer.step();
+    return l.realize();
+  });
+  const Tensor x = parallel.batch(batch[0]).contiguous().realize(), y = parallel.batch(batch[1]).contiguous().realize();
+  for (size_t i = 0; i < losses.size(); i++)
+    check_close("loss of several processes", i, step(x, y).template item<double>(), {losses[i], losses[i]}, 2e-3);
+  return serve_world(1, [&] { step(x, y).template item<float>(); });
+}
+
+constexpr double kMnistLosses[] = {2.72725721, 1.43219257, 0.895903568};
+double serve_mnist() {
+  distributed::init();
+  const nn::datasets::Dataset data = nn::datasets::mnist();
+  const models::ConvNet model;
+  give_values(model);
+  const auto parallel = nn::parallelize(model, Mesh({{"data", -1}}));
+  nn::Adam optimizer(nn::get_parameters(model));
+  const Tensors batch{data.train_images[Slice(0, 512)].cast(dtypes::float32).contiguous().realize(),
+                      data.train_labels[Slice(0, 512)].contiguous().realize()};
+  return serve_step(
+      optimizer, parallel, batch,
+      [](const Tensor& y, const Tensor& labels) { return y.sparse_categorical_crossentropy(labels); }, kMnistLosses);
+}
+
+constexpr double kGptLosses[] = {0.708488667, 0.616047416, 0.529812897};
+double serve_gpt2() {
+  constexpr int64_t kBatch = 4, kTime = 128, kChannels = 768;
+  distributed::init();
+  const models::GptBlock block(kChannels, 12);
+  give_values(block);
+  const auto parallel = nn::parallelize(block, Mesh({{"data", -1}}));
+  nn::AdamW optimizer(nn::get_parameters(block));
+  Tensors batch;
+  for (uint64_t seed : {7, 9})
+    batch.push_back(Tensor::from(random_floats(size_t{kBatch * kTime * kChannels}, seed), {kBatch, kTime, kChannels}));
+  return serve_step(
+      optimizer, parallel, batch, [](const Tensor& y, const Tensor& want) { return (y - want).square().mean(); },
+      kGptLosses);
 }
 
 constexpr Row kRows[] = {
     {"allreduce_64mb", "ms", "the sum of 64 MB of float32 of as many processes as threads",
-     [](Context& c) { return allreduce_row(c, "allreduce_64mb", 64e6); }},
+     [](Context& c) { return ask_world(c, "allreduce_64mb", {.bytes_read = 64e6}); }},
     {"allreduce_1mb", "ms", "the sum of 1 MB of float32 of as many processes as threads",
-     [](Context& c) { return allreduce_row(c, "allreduce_1mb", 1e6); }},
+     [](Context& c) { return ask_world(c, "allreduce_1mb", {.bytes_read = 1e6}); }},
     {"allreduce_4kb", "us", "the sum of 4 KB of float32 of as many processes as threads",
-     [](Context& c) { return allreduce_row(c, "allreduce_4kb", 4e3); }},
+     [](Context& c) { return ask_world(c, "allreduce_4kb", {.bytes_read = 4e3}); }},
+    {"mnist_step_512_processes", "ms",
+     "a step of training on MNIST, 512 images divided among as many processes as threads",
+     [](Context& c) { return ask_world(c, "mnist_step_512_processes", {}); }},
+    {"gpt2_block_step_processes", "ms",
+     "a step of training a GPT-2 block, 4 x 128 tokens divided among as many processes as threads",
+     [](Context& c) { return ask_world(c, "gpt2_block_step_processes", {}); }},
 };
 
 constexpr ChildRow kChildren[] = {
-    {"allreduce_64mb", [] { return serve_allreduce(16'000'000); }},
-    {"allreduce_1mb", [] { return serve_allreduce(250'000); }},
-    {"allreduce_4kb", [] { return serve_allreduce(1'000); }},
+    {"allreduce_64mb", [] { return serve_allreduce(16'000'000, 1); }},
+    {"allreduce_1mb", [] { return serve_allreduce(250'000, 5); }},
+    {"allreduce_4kb", [] { return serve_allreduce(1'000, 100); }},
+    {"mnist_step_512_processes", serve_mnist},
+    {"gpt2_block_step_processes", serve_gpt2},
 };
 
 }  // namespace

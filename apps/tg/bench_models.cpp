@@ -22,27 +22,6 @@ namespace {
 using SteadyClock = std::chrono::steady_clock;
 double since(SteadyClock::time_point t) { return std::chrono::duration<double>(SteadyClock::now() - t).count(); }
 
-/// Sets a model's parameters from the host, so that no kernel runs before the measured ones. Weights have the variance
-/// of their layer's initialization.
-template <class M> void give_values(const M& model) {
-  uint64_t seed = 1;
-  for (const auto& [name, t] : nn::get_state_dict(model)) {
-    const Shape shape = t.shape();
-    if (!t.is_floating_point()) {
-      t.replace(Tensor::from(std::vector<int64_t>{0}, shape));
-      continue;
-    }
-    std::vector<float> v(static_cast<size_t>(shape.numel()),
-                         name.ends_with("bias") || name.ends_with("mean") ? 0.f : 1.f);
-    if (shape.size() > 1) {
-      const double bound = 1 / std::sqrt(static_cast<double>(shape.numel() / shape[0]));
-      v = random_floats(v.size(), seed++);
-      for (float& x : v) x *= static_cast<float>(bound);
-    }
-    t.replace(Tensor::from(v, shape));
-  }
-}
-
 // ---- a GPT-2 block ----
 
 struct Gpt {

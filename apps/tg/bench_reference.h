@@ -1,5 +1,6 @@
 /// \file Float64 results on the host, one element at a time and in the plainest form: the reference for benchmark rows.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -39,6 +40,27 @@ struct Conv {
     return 2.0 * static_cast<double>(kernel * kernel * n * (in / groups) * out * out_h() * out_w());
   }
 };
+
+/// Sets a model's parameters from the host, so that no kernel runs before the measured ones. Weights have the variance
+/// of their layer's initialization.
+template <class M> void give_values(const M& model) {
+  uint64_t seed = 1;
+  for (const auto& [name, t] : nn::get_state_dict(model)) {
+    const Shape shape = t.shape();
+    if (!t.is_floating_point()) {
+      t.replace(Tensor::from(std::vector<int64_t>{0}, shape));
+      continue;
+    }
+    std::vector<float> v(static_cast<size_t>(shape.numel()),
+                         name.ends_with("bias") || name.ends_with("mean") ? 0.f : 1.f);
+    if (shape.size() > 1) {
+      const double bound = 1 / std::sqrt(static_cast<double>(shape.numel() / shape[0]));
+      v = random_floats(v.size(), seed++);
+      for (float& x : v) x *= static_cast<float>(bound);
+    }
+    t.replace(Tensor::from(v, shape));
+  }
+}
 
 /// Returns a GPT-2 block's output for the first `tokens` tokens, which do not depend on later ones.
 class GptReference {

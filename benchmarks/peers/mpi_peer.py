@@ -16,7 +16,7 @@ class Peer:
     if self.world: self.world.communicate()
     self.world = subprocess.Popen(MPIRUN + ["-n", str(self.threads), sys.executable,
                                             str(pathlib.Path(__file__).with_name("mpi_loop.py")),
-                                            str(row.args["bytes"])],
+                                            str(row.args["bytes"]), str(row.args["repeats"])],
                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     def run() -> Reported:
       self.world.stdin.write("\n")

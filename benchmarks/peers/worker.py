@@ -46,7 +46,7 @@ def set_up(peer, name: str) -> tuple[Callable[[], object], int, float]:
   if prepare is None: raise Cannot(f"has no {row.kind}")
   work, steps = prepare(row), row.kind.endswith("_step")
   for _ in range(3 if steps else 1): seconds = timed(work.run, wait)
-  if row.kind != "allreduce": inputs.check(row, work.results())  # its processes check themselves
+  if row.group != "collective": inputs.check(row, work.results())  # whose processes check themselves
   if not steps and seconds < LONG_SECONDS: seconds = timed(work.run, wait)  # some decide what to do in the second run
   if seconds < 1: seconds = timed(work.run, wait)
   return work.run, min(max(math.ceil(SAMPLE_SECONDS / max(seconds, 1e-9)), 1), 200), seconds

@@ -9,6 +9,7 @@
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/report.h"
 #include "tinygrad/runtime/device.h"
+#include "tinygrad/runtime/world/awaited.h"
 #include "tinygrad/runtime/world/world.h"
 #include "tinygrad/uop/mesh.h"
 
@@ -110,10 +111,10 @@ InFlight::~InFlight() {
 void InFlight::start(const Launch& l) {
   const Collective c = collective_of(*l.call->collective, buffer_of(list_, l, 0), buffer_of(list_, l, 1));
   const int64_t bytes = small_bytes(c);
-  if (!bytes) return begin(c, {&l});
+  if (!bytes) return begin(c, {&l}, false);
   auto open = std::ranges::find_if(open_, [&](const Bucket& b) { return combine_alike(b.what, c); });
   if (open != open_.end() && open->bytes + bytes > kBucketBytes) {
-    begin(open->what, std::move(open->launches));
+    begin(open->what, std::move(open->launches), false);
     open_.erase(open);
     open = open_.end();
   }
@@ -125,12 +126,12 @@ void InFlight::start(const Launch& l) {
   open->what.elements += c.elements;
   open->bytes += bytes;
   if (open->bytes < kBucketBytes) return;
-  begin(open->what, std::move(open->launches));
+  begin(open->what, std::move(open->launches), false);
   open_.erase(open);
 }
 
 /// Begins an operation on the sources of these launches, one after the other.
-void InFlight::begin(const Collective& c, std::vector<const Launch*> launches) {
+void InFlight::begin(const Collective& c, std::vector<const Launch*> launches, bool awaited) {
   const int64_t now = profile::now();
   // Whoever makes progress may touch the memory after an error: it is held until then.
   struct Held {
@@ -163,7 +164,8 @@ void InFlight::begin(const Collective& c, std::vector<const Launch*> launches) {
   const std::shared_ptr<std::byte> staged = held->staged_to;
   GlobalCounters::collectives++;
   GlobalCounters::sent += c.sent_bytes();
-  pending_.push_back({std::move(launches), distributed::start(c, in, out, std::move(held)), staged, now, c});
+  const auto start = awaited ? distributed::start_awaited : distributed::start;
+  pending_.push_back({std::move(launches), start(c, in, out, std::move(held)), staged, now, c});
   // What is looked at runs one at a time.
   if (launches_are_watched()) wait_pending();
 }
@@ -181,7 +183,7 @@ void InFlight::wait_for(const Launch& l) {
       ++it;
       continue;
     }
-    begin(it->what, std::move(it->launches));
+    begin(it->what, std::move(it->launches), true);
     it = open_.erase(it);
   }
   for (auto it = pending_.begin(); it != pending_.end();) {
@@ -196,7 +198,7 @@ void InFlight::wait_for(const Launch& l) {
 
 void InFlight::begin_all() {
   while (!open_.empty()) {
-    begin(open_.front().what, std::move(open_.front().launches));
+    begin(open_.front().what, std::move(open_.front().launches), true);
     open_.pop_front();
   }
 }

@@ -46,7 +46,8 @@ class InFlight {
     Collective what;
     int64_t bytes;
   };
-  void begin(const Collective& c, std::vector<const Launch*> launches);
+  /// `awaited`: finish() is what follows.
+  void begin(const Collective& c, std::vector<const Launch*> launches, bool awaited);
   void begin_all();
   void wait_pending();
   void finish(const Pending& p);

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <optional>
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/runtime/world/combine.h"
+#include "tinygrad/runtime/world/room.h"
 
 namespace tg {
 namespace {
@@ -17,7 +19,7 @@ constexpr size_t kRoundBytes = 8 << 10;
 /// Sums of more bytes are not computed by everybody: combining would take longer than sending.
 constexpr size_t kSmallBytes = 64 << 10;
 /// Bytes of a segment that each process combines, and how many segments are under way at once.
-constexpr size_t kOwnedBytes = 1 << 20;
+constexpr size_t kOwnedBytes = 512 << 10;
 constexpr size_t kWindow = 6;
 
 /// Whether n processes sum so many bytes sooner when everybody sends all to everybody, (n - 1) N bytes in one round,
@@ -89,23 +91,23 @@ class Combined {
   /// Posts receives of the values that process `me` combines; `at(p)`: where the process p keeps what p combines.
   Combined(const Collective& c, size_t me) : c_(c), me_(me) {}
   void receive(Messages& messages, size_t bytes, int tag) {
-    received_.resize(bytes * (c_.group.size() - 1));
+    received_.emplace(bytes * (c_.group.size() - 1));
     for (size_t k = 1, at = 0; k < c_.group.size(); k++, at += bytes)
-      messages.receive(received_.data() + at, bytes, c_.group[(me_ + k) % c_.group.size()], tag);
+      messages.receive(received_->data() + at, bytes, c_.group[(me_ + k) % c_.group.size()], tag);
   }
   /// Combines `own` with what was received.
   void combine_into(std::byte* out, const std::byte* own, size_t bytes) {
     std::vector<const std::byte*> parts(c_.group.size(), own);
     for (size_t k = 1, at = 0; k < c_.group.size(); k++, at += bytes)
-      parts[(me_ + k) % c_.group.size()] = received_.data() + at;
+      parts[(me_ + k) % c_.group.size()] = received_->data() + at;
     combine(c_.op, c_.dtype, parts, out, bytes / static_cast<size_t>(c_.dtype.itemsize()));
-    received_ = {};
+    received_.reset();
   }
 
  private:
   const Collective& c_;
   size_t me_;
-  std::vector<std::byte> received_;
+  std::optional<Room> received_;
 };
 
 /// A small sum: everybody sends all to everybody.

@@ -11,6 +11,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/output.h"
 #include "tinygrad/runtime/device.h"
+#include "tinygrad/runtime/world/awaited.h"
 #include "tinygrad/runtime/world/combine.h"
 #include "tinygrad/runtime/world/launcher.h"
 #include "tinygrad/runtime/world/world_progress.h"
@@ -132,7 +133,8 @@ std::vector<std::string> devices(const std::string& device) {
   return out;
 }
 
-EventRef start(const Collective& c, const void* in, void* out, std::shared_ptr<void> keep) {
+namespace {
+EventRef begin(const Collective& c, const void* in, void* out, std::shared_ptr<void> keep, bool waits) {
   check(c);
   const bool pair = c.what == CollectiveKind::kSend || c.what == CollectiveKind::kReceive;
   if (!g_progress || (!pair && c.group.size() == 1)) return run_alone(c, in, out);
@@ -140,11 +142,18 @@ EventRef start(const Collective& c, const void* in, void* out, std::shared_ptr<v
   Collective full = c;
   if (pair) full.group = {rank()};
   const auto op = std::make_shared<WorldOperation>(*g_progress, std::move(full), in, out, std::move(keep));
-  g_progress->submit(op);
+  g_progress->submit(op, waits);
   return op;
 }
+}  // namespace
 
-void run(const Collective& c, const void* in, void* out) { start(c, in, out)->wait(); }
+EventRef start(const Collective& c, const void* in, void* out, std::shared_ptr<void> keep) {
+  return begin(c, in, out, std::move(keep), false);
+}
+EventRef start_awaited(const Collective& c, const void* in, void* out, std::shared_ptr<void> keep) {
+  return begin(c, in, out, std::move(keep), true);
+}
+void run(const Collective& c, const void* in, void* out) { start_awaited(c, in, out)->wait(); }
 
 void barrier() {
   if (size() == 1) return;

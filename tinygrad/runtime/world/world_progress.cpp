@@ -18,9 +18,11 @@ constexpr auto kStalled = milliseconds(500);    ///< so long without a message, 
 constexpr auto kLastWords = milliseconds(100);  ///< from the death of a process until what it said last has arrived
 constexpr auto kOwnDeath = milliseconds(300);   ///< from SIGTERM until the process whose death it is about is known
 constexpr auto kUnattended = std::chrono::seconds(5);  ///< from SIGTERM until a program that waits for nothing ends
-constexpr auto kIdle = milliseconds(20);     ///< between looks at the messages of others when there is nothing to do
-constexpr auto kBusyWait = milliseconds(2);  ///< who waits longer leaves the processor to others
-constexpr size_t kRemembered = 256;          ///< operations of a group
+constexpr auto kIdle = milliseconds(20);  ///< between looks at the messages of others when there is nothing to do
+constexpr auto kLook = std::chrono::microseconds(100);  ///< between looks while operations are under way
+constexpr auto kSpin = milliseconds(4);                 ///< who waits longer lets others run between its looks
+constexpr auto kBusyWait = milliseconds(8);             ///< who waits longer sleeps between them
+constexpr size_t kRemembered = 256;                     ///< operations of a group
 
 double seconds_since(Clock::time_point t, Clock::time_point now) {
   return std::chrono::duration<double>(now - t).count();
@@ -29,6 +31,17 @@ uint64_t id_of(const std::vector<int>& group) {
   Hash128 h;
   for (int r : group) h.add(static_cast<uint64_t>(r));
   return h.lo;
+}
+/// Returns the processors that the processes here share: those that this one may use, or, where the launcher bound it
+/// to one of its own, all.
+long shared_processors() {
+  cpu_set_t set;
+  const int usable = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  return usable > 1 ? usable : sysconf(_SC_NPROCESSORS_ONLN);
+}
+/// Returns how long to sleep where nothing has happened for `quiet`: what arrives meanwhile is found a tenth later.
+Clock::duration nap_after(Clock::duration quiet) {
+  return std::clamp<Clock::duration>(quiet / 10, std::chrono::microseconds(50), milliseconds(1));
 }
 bool is_pair(const Collective& c) { return c.what == CollectiveKind::kSend || c.what == CollectiveKind::kReceive; }
 }  // namespace
@@ -82,6 +95,9 @@ void WorldProgress::exchange_cards() {
   bool moved = false;
   while (!messages.all_done(&moved)) sched_yield();
   left_.assign(static_cast<size_t>(n), false);
+  const auto here =
+      std::ranges::count_if(cards_, [&](const PeerCard& c) { return !std::strcmp(c.machine, mine.machine); });
+  crowded_ = here > shared_processors();
   for (int r = 0; r < n; r++) {
     const char* theirs = cards_[static_cast<size_t>(r)].version;
     TG_CHECK(PeerError, std::strcmp(theirs, mine.version) == 0, "[init] got version ", theirs, " in rank ", r,
@@ -122,6 +138,7 @@ void WorldProgress::run() {
     joined_ = true;
     changed_.notify_all();
   }
+  Clock::time_point moved_at = Clock::now();
   while (true) {
     bool busy = false;
     bool moved = false;
@@ -131,12 +148,12 @@ void WorldProgress::run() {
       busy = !active_.empty();
     }
     if (failed_ && all_told_) break;
+    if (moved || !busy) moved_at = Clock::now();
     if (moved) continue;
     std::unique_lock lock(mutex_);
     if (stop_) return;
     if (!submitted_.empty()) continue;
-    if (waiting_ > 0) changed_.wait_for(lock, milliseconds(1));  // who waits makes progress
-    else if (busy) changed_.wait_for(lock, std::chrono::microseconds(50));
+    if (busy && waiting_ == 0) changed_.wait_for(lock, nap_after(Clock::now() - moved_at));
     else changed_.wait_for(lock, leaving_ ? milliseconds(1) : kIdle);
   }
   end_unattended();
@@ -168,9 +185,13 @@ bool WorldProgress::poll() {
     if (closed_) return false;
     if (!failed_) {
       begin_submitted();
-      moved = advance_all();
-      receive_controls();
-      notice_deaths(Clock::now());
+      const Clock::time_point now = Clock::now();
+      moved = advance_all(now);
+      if (active_.empty() || now - looked_ > kLook) {
+        looked_ = now;
+        receive_controls();
+        notice_deaths(now);
+      }
     }
     if (failed_ && !all_told_) tell_failure();
   } catch (const Error& e) {
@@ -197,7 +218,7 @@ void WorldProgress::begin_submitted() {
     op->number = numbers_[op->group_id]++;
     const uint64_t print = fingerprint_of(c);
     std::deque<Known>& history = history_[op->group_id];
-    history.push_back({op->number, print, text_of(c)});
+    history.push_back({op->number, print, op});
     if (history.size() > kRemembered) history.pop_front();
     // A tag says which operation it is, so messages of different operations never meet.
     Hash128 h;
@@ -213,9 +234,8 @@ void WorldProgress::begin_submitted() {
   }
 }
 
-bool WorldProgress::advance_all() {
+bool WorldProgress::advance_all(Clock::time_point now) {
   bool any = false;
-  const Clock::time_point now = Clock::now();
   std::erase_if(active_, [&](const std::shared_ptr<WorldOperation>& op) {
     bool moved = false;
     const bool done = op->exchange->advance(&moved);
@@ -228,8 +248,6 @@ bool WorldProgress::advance_all() {
     op->exchange.reset();
     op->owner.reset();
     op->complete = true;
-    std::lock_guard lock(mutex_);
-    changed_.notify_all();
     return true;
   });
   return any;
@@ -285,8 +303,8 @@ void WorldProgress::compare(const Control& c, int from) {
   doing_[from] = c.text;
   for (const Known& k : history_[c.group])
     if (k.number == c.number && k.fingerprint != c.fingerprint)
-      return fail({from, str("does something else: ", c.text, " there, ", k.text, " in rank ", rank_,
-                             ": processes run different programs, or on values of different shapes")},
+      return fail({from, str("does something else: ", c.text, " there, ", text_of(k.operation->what), " in rank ",
+                             rank_, ": processes run different programs, or on values of different shapes")},
                   true);
 }
 
@@ -356,24 +374,37 @@ void WorldProgress::throw_failure(const std::string& operation) {
                   failure_->rank);
 }
 
-void WorldProgress::submit(const std::shared_ptr<WorldOperation>& op) {
+void WorldProgress::submit(const std::shared_ptr<WorldOperation>& op, bool waits) {
+  {
+    std::lock_guard lock(mutex_);
+    submitted_.push_back(op);
+  }
+  if (waits) return;
+  if (std::unique_lock mpi(mpi_mutex_, std::try_to_lock); mpi) poll();
   std::lock_guard lock(mutex_);
-  submitted_.push_back(op);
   changed_.notify_all();
 }
 
 void WorldProgress::wait_for(WorldOperation& op) {
   waiting_++;
   Clock::time_point moved_at = Clock::now();
+  bool others = false;
   while (!op.complete && !failed_) {
     bool moved = false;
-    if (std::unique_lock mpi(mpi_mutex_, std::try_to_lock); mpi) moved = poll();
+    if (std::unique_lock mpi(mpi_mutex_, std::try_to_lock); mpi) {
+      moved = poll();
+      others = !active_.empty();
+    }
     const Clock::time_point now = Clock::now();
     if (moved) moved_at = now;
-    else if (now - moved_at < kBusyWait) sched_yield();
-    else std::this_thread::sleep_for(std::chrono::microseconds(50));
+    else if (now - moved_at > kBusyWait) std::this_thread::sleep_for(nap_after(now - moved_at));
+    else if (crowded_ || now - moved_at > kSpin) sched_yield();
   }
   waiting_--;
+  if (others) {
+    std::lock_guard lock(mutex_);
+    changed_.notify_all();
+  }
   if (op.complete) return;
   wait_told();
   throw_failure(text_of(op.what));

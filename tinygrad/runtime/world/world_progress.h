@@ -56,7 +56,9 @@ class WorldProgress {
   int size() const { return static_cast<int>(cards_.size()); }
   const std::vector<PeerCard>& cards() const { return cards_; }
   std::string version() const { return version_; }
-  void submit(const std::shared_ptr<WorldOperation>& op);
+  /// Begins an operation in the calling thread. `waits`: the caller waits for it at once, and makes progress itself;
+  /// the thread would only take a processor from those that wait.
+  void submit(const std::shared_ptr<WorldOperation>& op, bool waits);
   void wait_for(WorldOperation& op);
   /// Ends the world, for the first reason given. `tell`: the others do not know yet.
   void fail(WorldFailure f, bool tell);
@@ -80,14 +82,14 @@ class WorldProgress {
   };
   struct Known {
     uint64_t number = 0, fingerprint = 0;
-    std::string text;
+    std::shared_ptr<const WorldOperation> operation;  // its text is made where it is needed
   };
   void run();
   void exchange_cards();
   void watch();
   bool poll();
   void begin_submitted();
-  bool advance_all();
+  bool advance_all(Clock::time_point now);
   void look_after(WorldOperation& op, Clock::time_point now);
   void receive_controls();
   void handle(const Control& c, int from);
@@ -115,7 +117,9 @@ class WorldProgress {
   Control incoming_;
   Mpi::Request incoming_request_;
   std::deque<Told> told_;
-  bool closed_ = false;  // all have left
+  bool closed_ = false;         // all have left
+  bool crowded_ = true;         // processes here are more than processors
+  Clock::time_point looked_{};  // for messages that are no operation's, and for deaths
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
