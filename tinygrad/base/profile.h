@@ -53,13 +53,13 @@ class Span {
 /// Returns the events so far as JSON in the trace event format; processes are the tracks.
 std::string json();
 
-/// What was seen when two clocks were compared: another process' clock is ahead of ours by `offset`, at most `error` more
-/// or less. Nanoseconds of now().
+/// What was seen when two clocks were compared: another process' clock is ahead of ours by `offset`, at most `error`
+/// more or less. Nanoseconds of now().
 struct ClockMatch {
   int64_t at = 0, offset = 0, error = 0;
 };
-/// Where the events of a process stand in the trace of several: times are of the clock that both matches are with, linear
-/// between the two.
+/// Where the events of a process stand in the trace of several: times are of the clock that both matches are with,
+/// linear between the two.
 struct InWorld {
   int rank = 0;
   std::string host{};

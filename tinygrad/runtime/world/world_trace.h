@@ -10,8 +10,8 @@ namespace tg::distributed {
 struct ClockSample {
   int64_t sent, theirs, answered;
 };
-/// Returns what samples say of the other clock. The shortest round trip tells most: the answer was given at some moment of
-/// it, so half of it is the error (F. Cristian, Probabilistic clock synchronization, 1989).
+/// Returns what samples say of the other clock. The shortest round trip tells most: the answer was given at some moment
+/// of it, so half of it is the error (F. Cristian, Probabilistic clock synchronization, 1989).
 profile::ClockMatch match_of(std::span<const ClockSample> samples);
 
 /// Compares the clock of every process with rank 0's. All processes call it. PeerError.
