@@ -153,6 +153,68 @@ TEST(WorldTensors, ViewsKeepTheAxis) {
   EXPECT_THROW(a.reshape({3, 32}), ShapeError);
 }
 
+TEST(WorldTensors, AnAxisInBlocksHasASliceOfEach) {
+  using Spec = std::vector<std::string>;
+  const Spec blocks{"", "data:3"};
+  const Tensor x = numbers({2, 24, 5}), a = x.shard(line(), blocks).contiguous().realize();
+  expect_near(a, x);
+  const int64_t n = 8 / size(), from = rank() * n;
+  for (int64_t b = 0; b < 3; b++)
+    expect_near(a.to_local().slice(1, b * n, b * n + n), x.slice(1, b * 8 + from, b * 8 + from + n));
+  // What leaves blocks whole exchanges nothing.
+  const Tensor parts = a.reshape({2, 3, 8, 5});
+  expect_near(parts, x.reshape({2, 3, 8, 5}));
+  const Tensor w = numbers({24, 5}, 5).shard(line(), {"data:3"}).realize();
+  const Counted c = counted([&] {
+    (a * 2 + w).realize();
+    a.slice(1, 8, 16).contiguous().realize();
+    a.slice(1, 0, 16).permute({1, 0, 2}).contiguous().realize();
+    parts.slice(1, 0, 2).flatten(1, 2).contiguous().realize();
+    a.slice(1, 8, 16).pad({{0, 0}, {8, 16}, {0, 0}}).contiguous().realize();
+  });
+  EXPECT_EQ(c.collectives, 0);
+  expect_near(a * 2 + w, x * 2 + numbers({24, 5}, 5));
+  expect_near(a.slice(1, 8, 16), x.slice(1, 8, 16));
+  expect_near(a.slice(1, 0, 16).permute({1, 0, 2}), x.slice(1, 0, 16).permute({1, 0, 2}));
+  expect_near(parts.slice(1, 0, 2).flatten(1, 2), x.slice(1, 0, 16));
+  expect_near(a.slice(1, 8, 16).pad({{0, 0}, {8, 16}, {0, 0}}), x.slice(1, 8, 16).pad({{0, 0}, {8, 16}, {0, 0}}));
+  expect_near(a.sum(1), x.sum(1));
+  // Divided otherwise, and back.
+  for (const Spec& other : {Spec{}, Spec{"", "data"}, Spec{"", "data:2"}}) {
+    expect_near(a.shard(line(), other), x);
+    expect_near(x.shard(line(), other).contiguous().shard(line(), blocks), x);
+  }
+  expect_near(a + x.shard(line(), {"", "data"}), x + x);
+}
+TEST(WorldTensors, GradientsAndAssignmentsKeepTheBlocks) {
+  const Tensor x = numbers({8, 16}), w0 = numbers({24, 16}, 3);
+  const auto loss = [&](const Tensor& w, const Tensor& in) {
+    const Tensors y = in.matmul(w.transpose()).split(8, -1);
+    return (y[0] * y[1] + y[2].square()).mean();
+  };
+  Tensor w = w0.clone().requires_grad_();
+  loss(w, x).backward();
+  Tensor v = w0.shard(line(), {"data:3"}).contiguous().realize().requires_grad_();
+  loss(v, x.replicate(line())).backward();
+  EXPECT_EQ(v.grad().to_local().shape(), v.to_local().shape());
+  expect_near(v.grad(), w.grad());
+  Tensor a = w0.shard(line(), {"data:3"}).contiguous().realize();
+  a.assign(a + v.grad().detach());
+  expect_near(a.realize(), w0 + w.grad().detach());
+  if (size() > 1) EXPECT_THROW(a.assign(w0.shard(line(), {"data"})), DeviceError);
+}
+TEST(WorldTensors, BlocksThatCannotBeAreErrors) {
+  const Tensor x = numbers({24, 5});
+  for (const char* spec : {"data:", "data:0", "data:256", "data:x", "data:3x", "data:-1"})
+    EXPECT_THROW(x.shard(line(), {spec}), ValueError) << spec;
+  EXPECT_THROW(x.shard(line(), {"data:5"}), ShapeError);
+  if (size() == 1) return;  // has no slices
+  const Tensor a = x.shard(line(), {"data:3"});
+  EXPECT_THROW(a.slice(0, 0, 12), ShapeError);
+  EXPECT_THROW(a.pad({{1, 0}, {0, 0}}), ShapeError);
+  EXPECT_THROW(a.reshape({5, 24}), ShapeError);
+}
+
 TEST(WorldTensors, AssignWritesTheSlicesWhereTheyAre) {
   Tensor a = numbers({8, 4}).shard(line(), {"data"}).contiguous().realize();
   const Tensor b = numbers({8, 4}, 3);

@@ -83,9 +83,12 @@ WorldDevices parse_world(std::string_view name) {
 std::string text_of(const ShardAxes& axes) {
   size_t n = kMaxMeshAxes;
   while (n > 1 && axes[n - 1] < 0) n--;
-  if (n == 1) return str("axis ", axes[0]);
+  const auto one = [&](size_t k) {
+    return axes.blocks[k] == 1 ? str(axes[k]) : str(axes[k], " in ", int{axes.blocks[k]}, " blocks");
+  };
+  if (n == 1) return "axis " + one(0);
   std::string out = "axes (";
-  for (size_t k = 0; k < n; k++) out += str(k ? ", " : "", axes[k]);
+  for (size_t k = 0; k < n; k++) out += (k ? ", " : "") + one(k);
   return out + ")";
 }
 

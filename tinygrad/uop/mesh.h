@@ -40,14 +40,34 @@ WorldDevices parse_world(std::string_view name);
 /// Returns the same for a name that is in a graph; it is parsed once.
 const WorldDevices& world_of(const std::string& name);
 
-/// For each axis of a mesh the axis of a tensor along which processes have slices; -1: they have the same. Devices of
-/// one process are a mesh of one axis.
+/// The axis of a tensor along which processes have slices; -1: they have the same. An axis may consist of equal blocks,
+/// as queries, keys and values in one matrix: processes then have a slice of each block, one after the other.
+struct ShardAxis {
+  int axis = -1;
+  int blocks = 1;
+  bool operator==(const ShardAxis&) const = default;
+  /// Returns both as a number, the axis itself where there is one block, and the reverse.
+  int64_t code() const { return axis < 0 ? -1 : axis + 256 * (blocks - 1); }
+  static ShardAxis of_code(int64_t code) {
+    return code < 0 ? ShardAxis{} : ShardAxis{static_cast<int>(code % 256), static_cast<int>(code / 256) + 1};
+  }
+};
+inline constexpr int kMaxShardBlocks = 255;
+
+/// For each axis of a mesh the axis of a tensor that it divides. Devices of one process are a mesh of one axis,
+/// and divide in one block.
 struct ShardAxes {
   std::array<int8_t, kMaxMeshAxes> of{-1, -1, -1, -1};
+  std::array<uint8_t, kMaxMeshAxes> blocks{1, 1, 1, 1};
   ShardAxes() = default;
   /// Along the first axis of the mesh.
   ShardAxes(int axis) { of[0] = static_cast<int8_t>(axis); }
   int operator[](size_t mesh_axis) const { return of[mesh_axis]; }
+  ShardAxis at(size_t mesh_axis) const { return {of[mesh_axis], blocks[mesh_axis]}; }
+  void set(size_t mesh_axis, const ShardAxis& a) {
+    of[mesh_axis] = static_cast<int8_t>(a.axis);
+    blocks[mesh_axis] = static_cast<uint8_t>(a.axis < 0 ? 1 : a.blocks);
+  }
   bool none() const { return *this == ShardAxes(); }
   bool operator==(const ShardAxes&) const = default;
 };

@@ -66,14 +66,14 @@ Shape shard_shape(UOp u) { return divided(shape_of(u), shard_axes(u), mesh_of(u)
 UOps sharding_sources(const std::string& devices, const ShardAxes& axes) {
   if (axes.none()) return {};
   UOps out;
-  for (size_t k = 0; k < mesh_of(devices).axes; k++) out.push_back(UOp::constant(int64_t{axes[k]}));
+  for (size_t k = 0; k < mesh_of(devices).axes; k++) out.push_back(UOp::constant(axes.at(k).code()));
   return out;
 }
 ShardAxes unshard_axes(UOp u) {
   if (u.arg_kind() == ArgKind::kInt) return static_cast<int>(u.int_arg());
   ShardAxes out;
   const auto& axes = u.arg<std::vector<int64_t>>();
-  for (size_t k = 0; k < axes.size() && k < kMaxMeshAxes; k++) out.of[k] = static_cast<int8_t>(axes[k]);
+  for (size_t k = 0; k < axes.size() && k < kMaxMeshAxes; k++) out.set(k, ShardAxis::of_code(axes[k]));
   return out;
 }
 UOp join_shards(std::span<const UOp> parts, const ShardAxes& axes, const std::string& devices) {
@@ -81,7 +81,8 @@ UOp join_shards(std::span<const UOp> parts, const ShardAxes& axes, const std::st
   UOp u = UOp::make(Ops::MSTACK, parts[0].dtype(), parts, world ? Arg(devices) : Arg());
   if (axes.none()) return u;
   if (!world) return UOp::make(Ops::UNSHARD, u.dtype(), {u}, Arg(axes[0]));
-  std::vector<int64_t> each(axes.of.begin(), axes.of.begin() + static_cast<std::ptrdiff_t>(mesh_of(devices).axes));
+  std::vector<int64_t> each;
+  for (size_t k = 0; k < mesh_of(devices).axes; k++) each.push_back(axes.at(k).code());
   return UOp::make(Ops::UNSHARD, u.dtype(), {u}, Arg(std::move(each)));
 }
 
@@ -102,21 +103,33 @@ Shape collective_shape(const CollectiveArg& c, const Shape& s) {
 }
 
 namespace {
-/// The last axis before which there are as many elements as before `axis` in `from`.
-int reshaped_axis(UOp u, int axis, int64_t count) {
+/// How many elements there are before an axis of a shape.
+SInt size_before(const Shape& s, size_t axis) {
+  UOp p = UOp::constant(int64_t{1});
+  for (size_t i = 0; i < axis; i++) p = p * s[i].uop();
+  return SInt(simplify(p));
+}
+
+/// Returns the axis of a RESHAPE whose slices are those of its source: that before which, its blocks counted, there are
+/// as many elements, of such the last one. Only processes have slices of several blocks.
+ShardAxis reshaped_axis(UOp u, const ShardAxis& s, int64_t count) {
   const Shape &from = shape_of(u.src(0)), &to = shape_of(u);
-  auto before = [](const Shape& s, size_t n) {
-    UOp p = UOp::constant(int64_t{1});
-    for (size_t i = 0; i < n; i++) p = p * s[i].uop();
-    return SInt(simplify(p));
-  };
-  const SInt want = before(from, static_cast<size_t>(axis));
-  for (size_t i = to.size(); i-- > 0;)
-    if (before(to, i) == want) {
-      if (!to[i].symbolic() && to[i].value() % count == 0) return static_cast<int>(i);
+  const SInt before = size_before(from, static_cast<size_t>(s.axis));
+  const SInt outer = s.blocks == 1 ? before : SInt(simplify(before.uop() * int64_t{s.blocks}));
+  for (size_t i = to.size(); i-- > 0;) {
+    const SInt at = size_before(to, i);
+    if (at == outer) {
+      if (!to[i].symbolic() && to[i].value() % count == 0) return {static_cast<int>(i), 1};
       break;
     }
-  throw ShapeError(str("[reshape] got ", from, " sharded along axis ", axis, " over ", count, " devices to ", to,
+    if (at.symbolic() || outer.symbolic() || to[i].symbolic() || !is_world(device_of(u))) continue;
+    const int64_t blocks = outer.value() / std::max<int64_t>(at.value(), 1);
+    if (blocks <= 1 || at.value() * blocks != outer.value()) continue;
+    if (blocks <= kMaxShardBlocks && to[i].value() % (blocks * count) == 0)
+      return {static_cast<int>(i), static_cast<int>(blocks)};
+  }
+  throw ShapeError(str("[reshape] got ", from, " sharded along axis ", s.axis,
+                       s.blocks > 1 ? str(" in ", s.blocks, " blocks") : "", " over ", count, " devices to ", to,
                        ", which moved items between shards: gather it first with .to(device)"));
 }
 
@@ -130,69 +143,88 @@ int flipped_axis(UOp u, int axis) {
            axis, ": gather the tensor first with .to(device)");
   return axis;
 }
-/// A PAD or SHRINK that leaves the axis alone, or takes one whole shard: the value of one device, on all of them.
-int resized_axis(UOp u, int axis, int64_t count) {
-  const size_t i = static_cast<size_t>(axis);
+/// Returns how many blocks a PAD or SHRINK of whole blocks has; 0: its blocks are others, or these are devices of one
+/// process.
+int resized_blocks(UOp u, const ShardAxis& s) {
+  const auto i = static_cast<size_t>(s.axis);
+  const SInt from = shape_of(u.src(0))[i], to = shape_of(u)[i], at = dims_of(u.src(1))[i];
+  if (!is_world(device_of(u)) || from.symbolic() || to.symbolic() || at.symbolic()) return 0;
+  const int64_t block = from.value() / s.blocks;
+  if (block == 0 || at.value() % block != 0 || to.value() % block != 0) return 0;
+  const int64_t blocks = to.value() / block;
+  return blocks <= kMaxShardBlocks ? static_cast<int>(blocks) : 0;
+}
+/// A PAD or SHRINK that leaves the axis alone, or takes one whole shard: the value of one device, on all of them. Whole
+/// blocks may be added and taken away.
+ShardAxis resized_axis(UOp u, const ShardAxis& s, int64_t count) {
+  const auto i = static_cast<size_t>(s.axis);
   const Shape &from = shape_of(u.src(0)), &to = shape_of(u), at = dims_of(u.src(1));
-  if (at[i] == 0 && to[i] == from[i]) return axis;
-  TG_CHECK(ShapeError, u.is(Ops::SHRINK), "[pad] padding not supported on sharded axis ", axis,
+  if (at[i] == 0 && to[i] == from[i]) return s;
+  if (const int blocks = resized_blocks(u, s)) return {s.axis, blocks};
+  TG_CHECK(ShapeError, u.is(Ops::SHRINK), "[pad] padding not supported on sharded axis ", s.axis,
            ": gather the tensor first with .to(device)");
+  TG_CHECK(ShapeError, s.blocks == 1, "[shrink] got elements from ", at[i], ", ", to[i], " of them, of axis ", s.axis,
+           " sharded in ", s.blocks, " blocks, expected whole blocks of ", from[i].value() / s.blocks, " elements");
   const int64_t n = from[i].value() / count;
   TG_CHECK(ShapeError, !at[i].symbolic() && to[i] == n && at[i].value() % n == 0, "[shrink] got elements from ", at[i],
-           ", ", to[i], " of them, of sharded axis ", axis, ": shrinking not supported, expected one whole shard of ",
+           ", ", to[i], " of them, of sharded axis ", s.axis, ": shrinking not supported, expected one whole shard of ",
            n, " elements or all of them");
-  return -1;
+  return {};
 }
 /// An axis of s, seen from the right, in a value of `rank` axes.
-int aligned_axis(UOp s, int axis, size_t rank) {
-  return axis < 0 ? -1 : axis + static_cast<int>(rank) - static_cast<int>(shape_of(s).size());
+ShardAxis aligned_axis(UOp s, const ShardAxis& a, size_t rank) {
+  if (a.axis < 0) return {};
+  return {a.axis + static_cast<int>(rank) - static_cast<int>(shape_of(s).size()), a.blocks};
 }
 /// x[i, j, ...]: the indices' axes come first, then those of x they leave.
-int indexed_axis(UOp u, const auto& get) {
+ShardAxis indexed_axis(UOp u, const auto& get) {
   size_t batch = 0;
   for (UOp i : u.srcs().subspan(1)) batch = std::max(batch, shape_of(i).size());
   for (UOp i : u.srcs().subspan(1))
-    if (const int a = aligned_axis(i, get(i), batch); a >= 0) return a;
-  const int axis = get(u.src(0)), indices = static_cast<int>(u.nsrc()) - 1;
-  return axis < indices ? -1 : static_cast<int>(batch) + axis - indices;
+    if (const ShardAxis a = aligned_axis(i, get(i), batch); a.axis >= 0) return a;
+  const ShardAxis s = get(u.src(0));
+  const int indices = static_cast<int>(u.nsrc()) - 1;
+  return s.axis < indices ? ShardAxis{} : ShardAxis{static_cast<int>(batch) + s.axis - indices, s.blocks};
 }
 /// The sources' axes from the right; where they differ the last one found wins.
-int joined_axis(UOp u, const auto& get) {
+ShardAxis joined_axis(UOp u, const auto& get) {
   const size_t rank = shape_of(u).size();
-  std::vector<int> seen;
+  std::vector<ShardAxis> seen;
   for (UOp s : u.srcs()) {
-    const int axis = get(s), a = u.is(Ops::STACK) && axis >= 0 ? axis + 1 : aligned_axis(s, axis, rank);
-    if (a >= 0 && !contains(seen, a)) seen.push_back(a);
+    const ShardAxis axis = get(s);
+    const ShardAxis a =
+        u.is(Ops::STACK) && axis.axis >= 0 ? ShardAxis{axis.axis + 1, axis.blocks} : aligned_axis(s, axis, rank);
+    if (a.axis >= 0 && !contains(seen, a)) seen.push_back(a);
   }
-  return seen.empty() ? -1 : seen.back();
+  return seen.empty() ? ShardAxis{} : seen.back();
 }
 
 /// Returns the axis of a value along which processes along axis `k` of the mesh have slices; `get`: of its sources.
-int compute_axis(UOp u, size_t k, const auto& get) {
+ShardAxis compute_axis(UOp u, size_t k, const auto& get) {
   switch (u.op()) {
-    case Ops::UNSHARD: return unshard_axes(u)[k];
+    case Ops::UNSHARD: return unshard_axes(u).at(k);
     case Ops::COPY:
-    case Ops::PARAM: return u.nsrc() >= 2 + k ? static_cast<int>(u.src(1 + k).const_int()) : -1;
+    case Ops::PARAM: return u.nsrc() >= 2 + k ? ShardAxis::of_code(u.src(1 + k).const_int()) : ShardAxis{};
     case Ops::MSTACK:
     case Ops::MSELECT:
     case Ops::CALL:
-    case Ops::STORE: return -1;
+    case Ops::STORE: return {};
     case Ops::GETTUPLE: return get(tuple_element(u));
     case Ops::INDEX: return indexed_axis(u, get);
     default: break;
   }
   if (u.in(groups::kAlu | Ops::STACK)) return joined_axis(u, get);
-  const int axis = u.nsrc() ? get(u.src(0)) : -1;
-  if (axis < 0) return -1;
+  const ShardAxis s = u.nsrc() ? get(u.src(0)) : ShardAxis{};
+  if (s.axis < 0) return {};
   switch (u.op()) {
-    case Ops::RESHAPE: return reshaped_axis(u, axis, mesh_of(u).size[k]);
-    case Ops::EXPAND: return aligned_axis(u.src(0), axis, shape_of(u).size());
-    case Ops::PERMUTE: return permuted_axis(u, axis);
-    case Ops::FLIP: return flipped_axis(u, axis);
+    case Ops::RESHAPE: return reshaped_axis(u, s, mesh_of(u).size[k]);
+    case Ops::EXPAND: return aligned_axis(u.src(0), s, shape_of(u).size());
+    case Ops::PERMUTE: return {permuted_axis(u, s.axis), s.blocks};
+    case Ops::FLIP: return {flipped_axis(u, s.axis), s.blocks};
     case Ops::PAD:
-    case Ops::SHRINK: return resized_axis(u, axis, mesh_of(u).size[k]);
-    case Ops::REDUCE: return contains(u.arg<ReduceArg>().axes, axis) ? -1 : axis;
-    default: return axis;
+    case Ops::SHRINK: return resized_axis(u, s, mesh_of(u).size[k]);
+    case Ops::REDUCE: return contains(u.arg<ReduceArg>().axes, s.axis) ? ShardAxis{} : s;
+    default: return s;
   }
 }
 }  // namespace
@@ -208,11 +240,12 @@ ShardAxes shard_axes(UOp u) {
     if (!n.in(Ops::TUPLE | Ops::FUNCTION | Ops::SINK) && is_device_list(device_of(n))) {
       const size_t axes = mesh_of(n).axes;
       for (size_t k = 0; k < axes; k++) {
-        const int axis = compute_axis(n, k, [&](UOp s) { return has_multi(s) ? g.facts(s).axes[k] : -1; });
+        const ShardAxis s =
+            compute_axis(n, k, [&](UOp x) { return has_multi(x) ? g.facts(x).axes.at(k) : ShardAxis{}; });
         // Of two axes of the mesh that would divide the same axis of the value the first does.
-        const bool taken = axis >= 0 && std::find(a.of.begin(), a.of.begin() + static_cast<std::ptrdiff_t>(k), axis) !=
-                                            a.of.begin() + static_cast<std::ptrdiff_t>(k);
-        a.of[k] = static_cast<int8_t>(taken ? -1 : axis);
+        const auto before = a.of.begin() + static_cast<std::ptrdiff_t>(k);
+        const bool taken = s.axis >= 0 && std::find(a.of.begin(), before, s.axis) != before;
+        a.set(k, taken ? ShardAxis{} : s);
       }
     }
     g.facts(n).axes = a;

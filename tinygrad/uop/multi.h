@@ -6,7 +6,8 @@
 /// node whose sources have several devices has them too; tensor/multi/lower_multi.h makes one graph for each device.
 ///
 /// Devices of a world of processes (uop/mesh.h) have one name. Their mesh may have several axes: COPY(x,
-/// CONST(axis)...) has one for each, -1 where processes along it have the same, and so has UNSHARD, as its argument.
+/// CONST(axis)...) has one for each, -1 where processes along it have the same, and so has UNSHARD, as its argument; an
+/// axis in several blocks is ShardAxis::code().
 /// MSTACK has what this process has, and the devices as its argument.
 #pragma once
 #include <string>

@@ -169,7 +169,7 @@ class Lowering {
       case Ops::ALLREDUCE: out.parts = combined(get(u.src(0)).parts, devices, u.arg<ReduceArg>().op, ~0u); return out;
       case Ops::REDUCE: return reduced(u, devices, out);
       case Ops::SHRINK:
-        if (const Shards s = get(u.src(0)); s.axes != out.axes) return picked(u, s, devices, out);
+        if (const Shards s = get(u.src(0)); s.axes.of != out.axes.of) return picked(u, s, devices, out);
         break;
       default: break;
     }
@@ -221,6 +221,7 @@ class Lowering {
       if (s.axes[k] < 0) continue;
       const auto a = static_cast<size_t>(s.axes[k]);
       if (out.axes[k] >= 0) {  // stays divided
+        at[a] = at[a].value() / mesh.size[k];
         size[a] = size[a].value() / mesh.size[k];
         continue;
       }
@@ -242,7 +243,7 @@ class Lowering {
     for (size_t k = 0; k < kMaxMeshAxes; k++) {
       const int a = axes[k] < 0 ? -1 : axes[k] - shift;
       const bool repeats = a < 0 || a >= rank || shape_of(s)[static_cast<size_t>(a)] == 1;
-      axes.of[k] = static_cast<int8_t>(repeats ? -1 : a);
+      axes.set(k, {repeats ? -1 : a, axes.blocks[k]});
     }
     const std::string& from = device_of(s);
     return brought(get(s), from, axes, i, devices);
@@ -279,7 +280,7 @@ class Lowering {
     const auto rank = [](UOp s) { return static_cast<int>(shape_of(s).size()); };
     const int k = static_cast<int>(u.nsrc()) - 1, batch = rank(u) - (rank(src[0]) - k);
     ShardAxes of_source, of_index;
-    for (size_t m = 0; m < kMaxMeshAxes; m++) (axes[m] < batch ? of_index : of_source).of[m] = axes.of[m];
+    for (size_t m = 0; m < kMaxMeshAxes; m++) (axes[m] < batch ? of_index : of_source).set(m, axes.at(m));
     src[0] = sliced(src[0], of_source, batch - k, i, devices);
     for (size_t s = 1; s < src.size(); s++) src[s] = sliced(src[s], of_index, batch - rank(src[s]), i, devices);
   }
@@ -289,8 +290,10 @@ class Lowering {
     if (u.in(Ops::PERMUTE | Ops::FLIP)) return u.with_srcs({&x, 1});
     const bool grows = u.in(Ops::PAD | Ops::SHRINK);
     const Shape dims = divided(dims_of(u.src(grows ? 2 : 1)), axes, mesh);
-    if (grows)
-      return UOp::make(u.op(), u.dtype(), {x, u.src(1), dims.stack()});  // along the shard axis the offset is 0
+    if (grows) {  // along a shard axis the offset is 0, or that of a block
+      const Shape at = divided(dims_of(u.src(1)), axes, mesh);
+      return UOp::make(u.op(), u.dtype(), {x, at.stack(), dims.stack()});
+    }
     return u.is(Ops::RESHAPE) ? ops::reshape(x, dims) : ops::expand(x, dims);
   }
 

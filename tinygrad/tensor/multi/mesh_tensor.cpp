@@ -1,6 +1,8 @@
 /// \file Meshes, and tensors on them.
 #include "tinygrad/tensor/multi/mesh_tensor.h"
 
+#include <charconv>
+
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/runtime/world/world.h"
 #include "tinygrad/tensor/impl.h"
@@ -58,13 +60,29 @@ std::vector<int> Mesh::group(const std::vector<std::string>& names) const {
 }
 std::string Mesh::device() const { return devices_.count() == 1 ? devices_.device : devices_.name(); }
 
+namespace {
+/// An entry of a spec: an axis of the mesh, and in how many blocks it divides.
+struct SpecEntry {
+  std::string axis;
+  int blocks = 1;
+  explicit SpecEntry(const std::string& text) : axis(text.substr(0, text.find(':'))) {
+    if (axis.size() == text.size()) return;
+    const char *at = text.data() + axis.size() + 1, *end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(at, end, blocks);
+    TG_CHECK(ValueError, error == std::errc() && rest == end && blocks >= 1 && blocks <= kMaxShardBlocks,
+             "[shard] got '", text, "', expected an axis and 1 to ", kMaxShardBlocks, " blocks");
+  }
+};
+}  // namespace
+
 ShardAxes Mesh::axes_of(const std::vector<std::string>& spec) const {
   ShardAxes out;
   for (size_t i = 0; i < spec.size(); i++) {
     if (spec[i].empty()) continue;
-    int8_t& of = out.of[number_of(spec[i])];
-    TG_CHECK(ValueError, of < 0, "[shard] got the axis '", spec[i], "' of the mesh twice");
-    of = static_cast<int8_t>(i);
+    const SpecEntry entry(spec[i]);
+    const size_t k = number_of(entry.axis);
+    TG_CHECK(ValueError, out[k] < 0, "[shard] got the axis '", entry.axis, "' of the mesh twice");
+    out.set(k, {static_cast<int>(i), entry.blocks});
   }
   return out;
 }
@@ -73,10 +91,13 @@ namespace {
 void check_divides(UOp u, const std::vector<std::string>& spec, const Mesh& mesh) {
   const Shape shape = shape_of(u);
   TG_CHECK(ShapeError, spec.size() <= shape.size(), "[shard] got ", spec.size(), " axes for shape ", shape);
-  for (size_t i = 0; i < spec.size(); i++)
-    TG_CHECK(ShapeError, spec[i].empty() || shape[i].value() % mesh.size(spec[i]) == 0,
-             "[shard] multi axis uneven: got size ", shape[i], " along axis ", i, " of shape ", shape, " for ",
-             mesh.size(spec[i]), " processes along '", spec[i], "', expected a multiple");
+  for (size_t i = 0; i < spec.size(); i++) {
+    if (spec[i].empty()) continue;
+    const SpecEntry e(spec[i]);
+    TG_CHECK(ShapeError, shape[i].value() % (mesh.size(e.axis) * e.blocks) == 0, "[shard] multi axis uneven: got size ",
+             shape[i], " along axis ", i, " of shape ", shape, " for ", mesh.size(e.axis), " processes along '", e.axis,
+             "'", e.blocks > 1 ? str(" in ", e.blocks, " blocks") : "", ", expected a multiple");
+  }
 }
 }  // namespace
 

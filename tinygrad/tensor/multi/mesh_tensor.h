@@ -30,7 +30,9 @@ class Mesh {
   /// Returns the axes as bits, for CollectiveArg.
   uint32_t bits_of(const std::vector<std::string>& axes) const;
   /// Returns for each axis of the mesh which axis of a tensor `spec` divides along it: spec[i] names an axis of the
-  /// mesh, or "" for none. ValueError for an axis that is named twice.
+  /// mesh, or "" for none. "tensor:3" divides each of three equal blocks, which follow each other along axis i, as
+  /// queries, keys and values do in one matrix. ValueError for an axis that is named twice, and a number of blocks that
+  /// is none.
   ShardAxes axes_of(const std::vector<std::string>& spec) const;
 
  private:

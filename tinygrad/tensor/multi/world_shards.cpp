@@ -1,6 +1,8 @@
 /// \file Slices, gathers and exchanges between the processes of a mesh.
 #include "tinygrad/tensor/multi/world_shards.h"
 
+#include <algorithm>
+
 #include "tinygrad/runtime/world/world.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/multi/lower_multi.h"
@@ -159,13 +161,79 @@ UOp resharded_below_expand(UOp x, const std::string& world, const ShardAxes& fro
   }
   return ops::expand(resharded(x.src(0), world, from_below, to_below), dims);
 }
+
+bool in_blocks(const ShardAxes& axes) {
+  return std::any_of(axes.blocks.begin(), axes.blocks.end(), [](uint8_t n) { return n > 1; });
+}
+
+/// Axes of a value of which those in blocks are two, the first one numbering the blocks.
+struct SplitBlocks {
+  std::vector<int> blocks;  // by axis of the value; 1: it is one
+  explicit SplitBlocks(size_t rank) : blocks(rank, 1) {}
+  void add(const ShardAxes& axes) {
+    for (size_t k = 0; k < kMaxMeshAxes; k++)
+      if (axes[k] >= 0) blocks[static_cast<size_t>(axes[k])] = std::max(axes.at(k).blocks, of(axes[k]));
+  }
+  int of(int axis) const { return blocks[static_cast<size_t>(axis)]; }
+  UOp split(UOp x) const {
+    Shape out;
+    for (size_t i = 0; i < blocks.size(); i++) {
+      SInt size = shape_of(x)[i];
+      if (blocks[i] > 1) {
+        out.push_back(blocks[i]);
+        size = size.value() / blocks[i];
+      }
+      out.push_back(size);
+    }
+    return ops::reshape(x, out);
+  }
+  UOp joined(UOp x) const {
+    Shape out;
+    size_t at = 0;
+    for (const int n : blocks) {
+      out.push_back(n > 1 ? SInt(n * shape_of(x)[at + 1].value()) : shape_of(x)[at]);
+      at += n > 1 ? 2 : 1;
+    }
+    return ops::reshape(x, out);
+  }
+  ShardAxes axes(const ShardAxes& a) const {
+    ShardAxes out;
+    for (size_t k = 0; k < kMaxMeshAxes; k++) {
+      if (a[k] < 0) continue;
+      int axis = a[k];
+      for (int i = 0; i <= a[k]; i++) axis += of(i) > 1 ? 1 : 0;
+      out.set(k, {axis, 1});
+    }
+    return out;
+  }
+};
+
+/// Changes slices of several blocks: what is divided in another way than before is whole in between.
+UOp resharded_blocks(UOp x, const std::string& world, const ShardAxes& from, const ShardAxes& to) {
+  ShardAxes between = from;
+  for (size_t k = 0; k < kMaxMeshAxes; k++)
+    if (from.at(k) != to.at(k) && (from.blocks[k] > 1 || to.blocks[k] > 1)) between.set(k, {});
+  // An axis that is divided in one way only is whole before another one divides it.
+  for (size_t k = 0; k < kMaxMeshAxes; k++)
+    for (size_t j = 0; j < kMaxMeshAxes; j++)
+      if (between[k] >= 0 && between[k] == to[j] && from.blocks[k] != to.blocks[j]) between.set(k, {});
+  const auto step = [&](UOp v, const ShardAxes& a, const ShardAxes& b) {
+    if (a == b) return v;
+    SplitBlocks s(shape_of(v).size());
+    s.add(a);
+    s.add(b);
+    return s.joined(resharded(s.split(v), world, s.axes(a), s.axes(b)));
+  };
+  return step(step(x, from, between), between, to);
+}
 }  // namespace
 
 UOp resharded(UOp x, const std::string& world, ShardAxes from, const ShardAxes& to) {
   const MeshSizes mesh = mesh_of(world);
   for (size_t k = 0; k < mesh.axes; k++)
-    if (mesh.size[k] == 1) from.of[k] = to.of[k];
+    if (mesh.size[k] == 1) from.set(k, to.at(k));
   if (from == to) return x;
+  if (in_blocks(from) || in_blocks(to)) return resharded_blocks(x, world, from, to);
   if (x.is(Ops::EXPAND))
     if (const UOp repeated = resharded_below_expand(x, world, from, to)) return repeated;
   for (size_t k = 0; k < mesh.axes; k++) {
