@@ -19,7 +19,10 @@ using namespace nn;
 Division division_from(const std::string& name) {
   if (name == "column") return Division::kColumn;
   if (name == "row") return Division::kRow;
-  TG_CHECK(ValueError, name == "whole", "[parallelize] got the division '", name, "', expected column, row or whole");
+  if (name == "thirds") return Division::kThirds;
+  if (name == "halves") return Division::kHalves;
+  TG_CHECK(ValueError, name == "whole", "[parallelize] got the division '", name,
+           "', expected column, row, thirds, halves or whole");
   return Division::kWhole;
 }
 
@@ -33,6 +36,8 @@ ParallelPlan plan_from(const nb::dict& o) {
   take("zero", plan.zero);
   take("sequence", plan.sequence);
   take("whole_below", plan.whole_below);
+  take("heads", plan.heads);
+  take("kv_heads", plan.kv_heads);
   if (o.contains("compute") && !o["compute"].is_none()) plan.compute = nb::cast<DType>(o["compute"]);
   if (o.contains("divisions") && !o["divisions"].is_none())
     for (auto [pattern, division] : nb::cast<nb::dict>(o["divisions"]))

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 
+#include "mpi/models.h"
 #include "tinygrad/nn/world_file.h"
 #include "tinygrad/runtime/world/agree.h"
 #include "tinygrad/tinygrad.h"
@@ -132,6 +133,35 @@ TEST(WorldCheckpoint, AResumedRunHasTheSameLosses) {
   nn::load_checkpoint(alone.checkpoint, dir.path);
   const std::vector<float> got = alone.steps(4);
   for (size_t i = 0; i < want.size(); i++) EXPECT_NEAR(got[i], want[i], 1e-5 * want[i]) << "step " << i;
+}
+
+TEST(WorldCheckpoint, MatricesOfQueriesKeysAndValuesAreWholeInTheirNaturalOrder) {
+  const SharedDir dir;
+  const Mesh mesh({{"tensor", -1}});
+  Tensor::manual_seed(3);
+  const FusedGpt model;
+  const Tensors before = nn::get_parameters(model);
+  std::vector<std::vector<float>> whole;
+  for (const Tensor& t : before) whole.push_back(t.to_vector<float>());
+  auto parallel = nn::parallelize(model, mesh, {.heads = 4});
+  nn::AdamW adam(nn::get_parameters(model));
+  nn::Checkpoint saved{nn::get_state_dict(model), {&adam}};
+  nn::save_sharded_checkpoint(saved, dir.path);
+  const nn::StateDict read = nn::safe_load(dir.path);
+  size_t i = 0;
+  for (const auto& [name, t] : saved.model) EXPECT_EQ(read.at("model." + name).to_vector<float>(), whole[i++]) << name;
+  // By one process, and by a world that divides them again.
+  const FusedGpt alone, again;
+  nn::AdamW adam_alone(nn::get_parameters(alone)), adam_again(nn::get_parameters(again));
+  auto parallel_again = nn::parallelize(again, mesh, {.heads = 4});
+  nn::Checkpoint to_alone{nn::get_state_dict(alone), {&adam_alone}};
+  nn::load_checkpoint(to_alone, dir.path);
+  nn::load_state_dict(again, nn::get_state_dict(alone));
+  EXPECT_EQ(again.block.c_attn.weight.to_local().shape(0), 3 * FusedBlock::kWidth / size());
+  i = 0;
+  for (const Tensor& t : nn::get_parameters(alone)) EXPECT_EQ(t.to_vector<float>(), whole[i++]);
+  i = 0;
+  for (const Tensor& t : nn::get_parameters(again)) EXPECT_EQ(t.to_vector<float>(), whole[i++]);
 }
 
 TEST(WorldCheckpoint, ANewOneReplacesTheOld) {

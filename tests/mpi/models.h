@@ -42,11 +42,38 @@ struct Block {
   TG_STATE(ln_1, ln_2, q, k, v, c_proj, c_fc, fc2)
 };
 
+/// A block of GPT-2 as its files have it: one matrix for queries, keys and values, another one for gate and hidden
+/// layer.
+struct FusedBlock {
+  static constexpr int64_t kWidth = 32, kHeads = 4;
+  nn::LayerNorm ln_1{kWidth}, ln_2{kWidth};
+  nn::Linear c_attn{kWidth, 3 * kWidth}, c_proj{kWidth, kWidth}, gate_up{kWidth, 8 * kWidth}, fc2{4 * kWidth, kWidth};
+  bool five_axes = false;  ///< heads are split from all three at once
+  Tensor operator()(const Tensor& x) const {
+    const Tensor h = x + attention(ln_1(x));
+    const Tensors gate = gate_up(ln_2(h)).chunk(2, -1);
+    return h + fc2(gate[0].gelu() * gate[1]);
+  }
+  Tensor attention(const Tensor& x) const {
+    const SInt batch = x.shape()[0], time = x.shape()[1];
+    const Shape by_head{batch, time, kHeads, kWidth / kHeads};
+    Tensors qkv = c_attn(x).split(kWidth, -1);
+    for (Tensor& t : qkv) t = t.reshape(by_head).transpose(1, 2);
+    if (five_axes) {
+      const Tensor all = c_attn(x).reshape(Shape{batch, time, 3, kHeads, kWidth / kHeads}).permute(2, 0, 3, 1, 4);
+      qkv = {all[0], all[1], all[2]};
+    }
+    const Tensor y = qkv[0].scaled_dot_product_attention(qkv[1], qkv[2], {.is_causal = true});
+    return c_proj(y.transpose(1, 2).reshape(Shape{batch, time, kWidth}));
+  }
+  TG_STATE(ln_1, ln_2, c_attn, c_proj, gate_up, fc2)
+};
+
 /// Predicts the next of 64 symbols from those before it.
-struct Gpt {
+template <class B> struct GptOf {
   static constexpr int64_t kSymbols = 64, kTime = 16;
   nn::Embedding wte{kSymbols, Block::kWidth}, wpe{kTime, Block::kWidth};
-  Block block;
+  B block;
   nn::LayerNorm ln_f{Block::kWidth};
   nn::Linear lm_head{Block::kWidth, kSymbols, false};
   Tensor operator()(const Tensor& x) const {
@@ -63,6 +90,9 @@ struct Gpt {
             all.shrink({{0, n}, {1, kTime + 1}}).contiguous().realize()};
   }
 };
+
+using Gpt = GptOf<Block>;
+using FusedGpt = GptOf<FusedBlock>;
 
 /// Returns the mean cross entropy of scores, whose last axis is the class.
 inline Tensor loss_of(const Tensor& scores, const Tensor& labels) {

@@ -104,6 +104,89 @@ TEST(ParallelBlock, OnASquare) {
   expect_losses_of_one_process<Gpt>(square(), {.zero = 3, .sequence = true, .whole_below = 1});
 }
 
+TEST(ParallelFused, TensorParallel) { expect_losses_of_one_process<FusedGpt>(row(), {.heads = 4}); }
+TEST(ParallelFused, SequenceParallel) { expect_losses_of_one_process<FusedGpt>(row(), {.sequence = true}); }
+TEST(ParallelFused, OnASquare) {
+  expect_losses_of_one_process<FusedGpt>(square(), {.zero = 3, .sequence = true, .whole_below = 1});
+}
+TEST(ParallelFused, EachProcessHasItsHeads) {
+  using Spec = std::vector<std::string>;
+  for (const bool five_axes : {false, true}) {
+    Tensor::manual_seed(3);
+    FusedGpt model;
+    model.block.five_axes = five_axes;
+    const Tensor before = model.block.c_attn.weight.contiguous().realize();
+    const std::vector<float> whole = before.to_vector<float>();
+    const Tensor data = FusedGpt::samples(8)[0];
+    const std::vector<float> want = model(data).to_vector<float>();
+    auto parallel = nn::parallelize(model, row(), {});
+    EXPECT_EQ(parallel.spec("block.c_attn.weight"), (Spec{size() > 1 ? "tensor:3" : "", ""}));
+    EXPECT_EQ(parallel.spec("block.c_attn.bias"), Spec{size() > 1 ? "tensor:3" : ""});
+    EXPECT_EQ(parallel.spec("block.gate_up.weight"), (Spec{size() > 1 ? "tensor:2" : "", ""}));
+    const int64_t width = FusedBlock::kWidth, rows = width / size();
+    const Tensor mine = model.block.c_attn.weight.to_local();
+    ASSERT_EQ(mine.shape(), Shape({3 * rows, width}));
+    const std::vector<float> got = mine.to_vector<float>();
+    for (int64_t part = 0; part < 3; part++)
+      for (int64_t i = 0; i < rows * width; i++)
+        ASSERT_EQ(got[static_cast<size_t>(part * rows * width + i)],
+                  whole[static_cast<size_t>((part * width + distributed::rank() * rows) * width + i)]);
+    EXPECT_EQ(model.block.c_attn.weight.to_vector<float>(), whole);  // in its natural order
+    const Tensor x = parallel.batch(data).contiguous().realize();
+    GlobalCounters::reset();
+    const Tensor y = parallel(x).realize();
+    EXPECT_EQ(GlobalCounters::collectives, size() > 1 ? 2 : 0);  // the sums of two layers; no weight, no head
+    const std::vector<float> scores = y.to_vector<float>();
+    for (size_t i = 0; i < want.size(); i++) ASSERT_NEAR(scores[i], want[i], 2e-6) << i;
+  }
+}
+TEST(ParallelFused, MultiheadAttentionIsDividedByHeads) {
+  Tensor::manual_seed(3);
+  const nn::MultiheadAttention attention(32, 4);
+  const Tensor x = Tensor::rand({2, 5, 32}).contiguous().realize();
+  const std::vector<float> want = attention(x, {.causal = true}).to_vector<float>();
+  auto parallel = nn::parallelize(attention, row(), {.heads = 4});
+  EXPECT_EQ(attention.in_proj_weight.to_local().shape(0), 96 / size());
+  const Tensor placed = parallel.batch(x).contiguous().realize();
+  GlobalCounters::reset();
+  const Tensor y = parallel.run([&] { return attention(placed, {.causal = true}); }).realize();
+  EXPECT_EQ(GlobalCounters::collectives, size() > 1 ? 1 : 0);
+  const std::vector<float> got = y.to_vector<float>();
+  for (size_t i = 0; i < want.size(); i++) ASSERT_NEAR(got[i], want[i], 2e-6) << i;
+}
+TEST(ParallelFused, AMatrixOfFewerKeysThanQueriesStaysWhole) {
+  struct Shared {
+    nn::Linear qkv_proj{32, 64};
+    TG_STATE(qkv_proj)
+  };
+  const Shared model;
+  auto parallel = nn::parallelize(model, row(), {});
+  EXPECT_EQ(parallel.spec("qkv_proj.weight"), (std::vector<std::string>{"", ""}));
+  EXPECT_EQ(parallel.spec("qkv_proj.bias"), std::vector<std::string>{""});
+}
+TEST(ParallelFused, HeadsThatAreNoMultipleAreErrors) {
+  if (size() == 1) return;  // divides everything
+  const auto expect_error = [](const auto& model, const ParallelPlan& plan, const std::string& want) {
+    try {
+      nn::parallelize(model, row(), plan);
+      ADD_FAILURE() << "no error";
+    } catch (const ShapeError& e) { EXPECT_NE(std::string(e.what()).find(want), std::string::npos) << e.what(); }
+  };
+  const std::string processes = str(" for ", size(), " processes along 'tensor', expected a multiple");
+  expect_error(FusedGpt(), {.heads = 3}, "[parallelize] got 3 heads in block.c_attn.weight" + processes);
+  expect_error(Gpt(), {.heads = 4, .kv_heads = 1},
+               "[parallelize] got 1 heads of keys and values in block.k.weight" + processes);
+  const nn::MultiheadAttention odd(12 * 5, 3);
+  auto parallel = nn::parallelize(odd, row(), {});
+  const std::string want = str("[MultiheadAttention] got 3 heads in in_proj_weight for ", size(), " processes");
+  try {
+    parallel.run([&] { return odd(parallel.batch(Tensor::ones(2, 5, 60))); });
+    ADD_FAILURE() << "no error";
+  } catch (const ShapeError& e) { EXPECT_NE(std::string(e.what()).find(want), std::string::npos) << e.what(); }
+  const nn::Linear uneven(4, 3 * size() + 3);
+  expect_error(uneven, {.divisions = {{"weight", Division::kThirds}}}, " in 3 blocks, expected a multiple");
+}
+
 /// Numbers of elements that this process keeps of the weights and of an optimizer's state.
 struct Kept {
   int64_t weights = 0, state = 0;

@@ -2,7 +2,9 @@
 #include "tinygrad/nn/parallel.h"
 
 #include <algorithm>
+#include <span>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/tensor/impl.h"
 
@@ -30,23 +32,45 @@ Tensor same_value(const Tensor& t) {
 }
 }  // namespace
 
+namespace {
+/// Layers of attention by the names they usually have.
+constexpr const char* kQueries[] = {"query", "q", "q_proj", "wq", "attn_q"};
+constexpr const char* kKeysAndValues[] = {"key", "value", "k", "v", "k_proj", "v_proj", "wk", "wv", "attn_k", "attn_v"};
+constexpr const char* kJoined[] = {"c_attn", "qkv", "qkv_proj", "Wqkv", "attn_qkv"};
+
+/// Whether a tensor of the state is one of these layers'.
+bool is_of(std::span<const char* const> layers, const std::string& name) {
+  const size_t end = name.rfind('.');
+  if (end == std::string::npos) return false;
+  const size_t dot = name.rfind('.', end - 1), begin = dot == std::string::npos || end == 0 ? 0 : dot + 1;
+  return contains(layers, std::string_view(name).substr(begin, end - begin));
+}
+bool is_in_proj(const std::string& name) { return name.ends_with("in_proj_weight") || name.ends_with("in_proj_bias"); }
+}  // namespace
+
 const std::vector<DivisionRule>& default_divisions() {
   static const auto* rules = [] {
     auto* out = new std::vector<DivisionRule>;
-    const auto add = [out](std::initializer_list<const char*> layers, Division d) {
+    const auto add = [out](std::span<const char* const> layers, Division d) {
       for (const char* layer : layers)
         for (const char* tensor : {".weight", ".bias"}) {
           out->emplace_back(std::string("*.") + layer + tensor, d);
           out->emplace_back(std::string(layer) + tensor, d);
         }
     };
-    add({"query", "key", "value", "q", "k", "v", "q_proj", "k_proj", "v_proj", "wq", "wk", "wv", "attn_q", "attn_k",
-         "attn_v"},
-        Division::kColumn);
-    add({"c_fc", "fc1", "up_proj", "gate_proj", "w1", "w3", "ffn_gate", "ffn_up", "linear1", "lm_head"},
-        Division::kColumn);
-    add({"c_proj", "fc2", "out", "out_proj", "o_proj", "wo", "down_proj", "w2", "attn_output", "ffn_down", "linear2"},
-        Division::kRow);
+    static constexpr const char* kHidden[] = {"c_fc", "fc1",      "up_proj", "gate_proj", "w1",
+                                              "w3",   "ffn_gate", "ffn_up",  "linear1",   "lm_head"};
+    static constexpr const char* kBehind[] = {"c_proj",    "fc2", "out",         "out_proj", "o_proj", "wo",
+                                              "down_proj", "w2",  "attn_output", "ffn_down", "linear2"};
+    static constexpr const char* kGated[] = {"gate_up_proj", "gate_up", "w13"};
+    add(kQueries, Division::kColumn);
+    add(kKeysAndValues, Division::kColumn);
+    add(kHidden, Division::kColumn);
+    add(kBehind, Division::kRow);
+    add(kJoined, Division::kThirds);
+    add(kGated, Division::kHalves);
+    for (const char* tensor : {"in_proj_weight", "in_proj_bias", "*.in_proj_weight", "*.in_proj_bias"})
+      out->emplace_back(tensor, Division::kThirds);  // of nn::MultiheadAttention
     return out;
   }();
   return *rules;
@@ -62,7 +86,9 @@ ParallelState::ParallelState(const StateDict& state, const Mesh& mesh, const Par
   std::vector<bool> used(plan.divisions.size());
   const bool by_rule = !plan.divisions.empty();
   for (const auto& [name, t] : state) {
-    const Division d = division_of(name, used);
+    Division d = division_of(name, used);
+    if (d == Division::kThirds && !by_rule && !is_equal_thirds(state, name)) d = Division::kWhole;
+    check_heads(name, d);
     if (!weight_of(t)) weights_.push_back(placed(name, t, d, by_rule));  // one that has two names has the first
   }
   for (size_t i = 0; i < used.size(); i++)
@@ -97,16 +123,41 @@ int64_t ParallelState::size(const std::string& axis) const {
   return 1;
 }
 
+/// Checks that processes get whole heads of a projection that is divided.
+void ParallelState::check_heads(const std::string& name, Division division) const {
+  if (division == Division::kWhole || division == Division::kRow) return;
+  const bool keys = is_of(kKeysAndValues, name);
+  if (!keys && !is_of(kQueries, name) && !is_of(kJoined, name) && !is_in_proj(name)) return;
+  const int64_t heads = keys && plan_.kv_heads != 0 ? plan_.kv_heads : plan_.heads, n = size(plan_.tensor);
+  TG_CHECK(ShapeError, heads % n == 0, "[parallelize] got ", heads,
+           keys ? " heads of keys and values in " : " heads in ", name, " for ", n, " processes along '", plan_.tensor,
+           "', expected a multiple");
+}
+
+/// Whether a matrix has as many queries as keys and values: it is square but for the three of them. A bias is as its
+/// matrix is.
+bool ParallelState::is_equal_thirds(const StateDict& state, const std::string& name) const {
+  std::string weight = name;
+  if (name.ends_with("bias")) weight.replace(name.size() - 4, 4, "weight");
+  return std::any_of(state.begin(), state.end(), [&](const auto& entry) {
+    const auto& [other, t] = entry;
+    return other == weight && t.ndim() == 2 && t.shape(0) == 3 * t.shape(1) &&
+           (plan_.kv_heads == 0 || plan_.kv_heads == plan_.heads);
+  });
+}
+
 ParallelState::Weight ParallelState::placed(const std::string& name, const Tensor& t, Division division,
                                             bool by_rule) const {
   const Shape shape = t.shape();
   Weight w{name, t, Spec(shape.size()), {}, {}};
-  const size_t axis = division == Division::kColumn ? 0 : 1;
+  const size_t axis = division == Division::kRow ? 1 : 0;
+  const int64_t blocks = division == Division::kThirds ? 3 : division == Division::kHalves ? 2 : 1;
   if (const int64_t n = size(plan_.tensor); n > 1 && division != Division::kWhole && axis < shape.size()) {
-    const bool multiple = shape[axis].value() % n == 0;
+    const bool multiple = shape[axis].value() % (blocks * n) == 0;
     TG_CHECK(ShapeError, multiple || !by_rule, "[parallelize] got size ", shape[axis], " along axis ", axis, " of ",
-             name, " for ", n, " processes along '", plan_.tensor, "', expected a multiple");
-    if (multiple) w.kept[axis] = plan_.tensor;
+             name, " for ", n, " processes along '", plan_.tensor, "'",
+             blocks > 1 ? str(" in ", blocks, " blocks") : "", ", expected a multiple");
+    if (multiple) w.kept[axis] = blocks > 1 ? str(plan_.tensor, ":", blocks) : plan_.tensor;
   }
   w.used = w.state = w.kept;
   const int64_t n = size(plan_.data);

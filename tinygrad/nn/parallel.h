@@ -21,6 +21,8 @@ enum class Division {
   kWhole,   ///< each has all of it
   kColumn,  ///< axis 0 of its tensors: a Linear computes a part of its outputs
   kRow,     ///< axis 1 of its weight: a Linear takes a part of its inputs, an Embedding gives a part of its width
+  kThirds,  ///< axis 0, which is queries, keys and values one after the other: a part of each, "tensor:3" in specs
+  kHalves,  ///< axis 0, which is the gate and what it multiplies one after the other: a part of both, "tensor:2"
 };
 
 /// A pattern of names of the state, in which * is any text, and what becomes of the tensors it fits.
@@ -36,11 +38,15 @@ struct ParallelPlan {
   bool sequence = false;              ///< axis 1 of batches is divided along `tensor`
   std::optional<DType> compute = {};  ///< type of weights in the forward pass; they are kept and trained in their own
   int64_t whole_below = 1024;         ///< tensors of fewer elements are not divided along `data`
+  /// Heads of attention, and those of keys and values where they are fewer; 0: not told. Those that are told must be
+  /// multiples of the processes along `tensor`.
+  int64_t heads = 0, kv_heads = 0;
 };
 
 /// Returns rules for the names that transformers usually have: projections to queries, keys, values and to the hidden
-/// layer by column, those behind them by row. A name they do not fit is whole, and so is a tensor whose size is no
-/// multiple.
+/// layer by column, those behind them by row; one matrix for queries, keys and values by thirds, one for gate and
+/// hidden layer by halves. A name they do not fit is whole, and so is a tensor whose size is no multiple, and a matrix
+/// for queries, keys and values that are not equally many.
 const std::vector<DivisionRule>& default_divisions();
 
 /// The weights of a model on a mesh. The model's tensors are moved to it; their values, gradients and losses are those
@@ -48,7 +54,8 @@ const std::vector<DivisionRule>& default_divisions();
 class ParallelState {
  public:
   /// Moves the tensors of `state`. Throws ValueError for a plan with a pattern that fits no name, a stage other than 0
-  /// to 3, or without any axis of the mesh; ShapeError where a rule divides a size that is no multiple.
+  /// to 3, or without any axis of the mesh; ShapeError where a rule divides a size that is no multiple, and where
+  /// the plan's heads are none: it names the projection, the heads and the processes.
   ParallelState(const StateDict& state, const Mesh& mesh, const ParallelPlan& plan);
 
   /// Returns the mesh.
@@ -97,6 +104,8 @@ class ParallelState {
     std::vector<std::pair<Tensor, Tensor>> changed_;  // the model's handle and what it was
   };
   Division division_of(const std::string& name, std::vector<bool>& used) const;
+  void check_heads(const std::string& name, Division division) const;
+  bool is_equal_thirds(const StateDict& state, const std::string& name) const;
   Weight placed(const std::string& name, const Tensor& t, Division division, bool by_rule) const;
   int64_t size(const std::string& axis) const;
   const Weight* weight_of(const Tensor& t) const;

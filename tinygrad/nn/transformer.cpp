@@ -47,6 +47,11 @@ MultiheadAttention::Result MultiheadAttention::with_weights(const Tensor& query,
              t->shape(), ", expected ", options.batch_first ? "(batch, time, " : "(time, batch, ", embed_dim, ")");
   TG_CHECK(ShapeError, key.shape() == value.shape(), "[MultiheadAttention] got keys of shape ", key.shape(),
            " and values of shape ", value.shape(), ", expected the same");
+  if (in_proj_weight.devices().size() > 1 && in_proj_weight.shard_axis() == 0) {
+    const auto parts = embed_dim * 3 / in_proj_weight.to_local().shape(0);
+    TG_CHECK(ShapeError, heads % parts == 0, "[MultiheadAttention] got ", heads, " heads in in_proj_weight for ", parts,
+             " processes, expected a multiple");
+  }
   // (batch, heads, time, embed_dim / heads)
   const auto projected = [&](const Tensor& x, int64_t which) {
     const Slice rows(which * embed_dim, (which + 1) * embed_dim);
