@@ -53,6 +53,22 @@ std::string LlvmWriter::run_address(const LaneBlock& b, UOp member) {
   return address(view_.access(member.src(0)), b.access.base.dtype(), b.members[0] == member ? 0 : -b.first_at);
 }
 
+/// Reads `n` elements side by side of which only each is aligned. Bytes are read one by one: LLVM's NVPTX makes one
+/// access of 16 of them, whatever alignment the instruction has, and the device fails (seen with LLVM 19).
+std::string LlvmWriter::load_unaligned(const MemAccess& a, DType d, int n, const std::string& at) {
+  const std::string t = memory_type(d, n), element = memory_type(d);
+  if (d.itemsize() > 1)
+    return emit(
+        str("load ", t, ", ptr ", at, ", align ", std::min(d.itemsize(), a.base.dtype().itemsize()), aliasing(a)));
+  std::string v = "poison";
+  for (int i = 0; i < n; i++) {
+    const std::string from = emit(str("getelementptr ", element, ", ptr ", at, ", i64 ", i)),
+                      one = emit(str("load ", element, ", ptr ", from, ", align 1", aliasing(a)));
+    v = emit(str("insertelement ", t, " ", v, ", ", element, " ", one, ", i64 ", i));
+  }
+  return v;
+}
+
 /// Reads all members where the first of them stands; with their gate, if they have one.
 void LlvmWriter::load_run(const LaneBlock& b) {
   const DType d = b.access.base.dtype();
@@ -60,13 +76,12 @@ void LlvmWriter::load_run(const LaneBlock& b) {
   const std::string t = memory_type(d, n);
   const auto read = [&]() -> std::string {
     const std::string at = run_address(b, b.first);
-    const auto aligned_to = [&](int64_t bytes) {
-      return emit("load " + t + ", ptr " + at + ", align " + str(bytes) + aliasing(b.access));
+    const auto whole = [&] {
+      return emit("load " + t + ", ptr " + at + ", align " + str(bytes_of(b)) + aliasing(b.access));
     };
-    if (b.aligned) return aligned_to(aligned_ ? bytes_of(b) : d.itemsize());
-    return either(
-        is_multiple(at, bytes_of(b)), t, [&] { return aligned_to(bytes_of(b)); },
-        [&] { return aligned_to(d.itemsize()); });
+    const auto by_element = [&] { return load_unaligned(b.access, d, n, at); };
+    if (b.aligned) return aligned_ ? whole() : by_element();
+    return either(is_multiple(at, bytes_of(b)), t, whole, by_element);
   };
   const std::string run =
       b.first.nsrc() > 2 ? either(value(b.first.src(2), 1), t, read, [] { return std::string("poison"); }) : read();
@@ -139,9 +154,9 @@ void LlvmWriter::copy(UOp store) {
                ") nounwind"));
       return;
     }
-    const std::string t = memory_type(word, from.lanes);
-    const int alignment = aligned_ ? 16 : from.base.dtype().itemsize();
-    const std::string v = emit(str("load ", t, ", ptr ", address(from, word), ", align ", alignment, aliasing(from)));
+    const std::string t = memory_type(word, from.lanes), at = address(from, word);
+    const std::string v = aligned_ ? emit(str("load ", t, ", ptr ", at, ", align 16", aliasing(from)))
+                                   : load_unaligned(from, word, from.lanes, at);
     line("store " + t + " " + v + ", ptr " + address(to, word) + ", align 16");
   });
 }

@@ -111,6 +111,7 @@ class LlvmWriter {
   void on(const std::string& condition, const std::function<void()>& then);
   std::string is_multiple(const std::string& at, int64_t bytes);
   std::string run_address(const LaneBlock& b, UOp member);
+  std::string load_unaligned(const MemAccess& a, DType d, int n, const std::string& at);
   void load_run(const LaneBlock& b);
   void read_member(const LaneBlock& b, UOp u);
   void store_run(const LaneBlock& b);
