@@ -32,6 +32,16 @@ TEST(OpenClLibrary, SaysWhatIsMissing) {
               HasSubstr("[clFinish] CL:2: CL_OUT_OF_RESOURCES"));
 }
 
+TEST(OpenClLibrary, KnowsWhichPoclMisreadsBooleans) {
+  const auto pocl = [](const std::string& llvm) {
+    return pocl_misreads_booleans("OpenCL 3.0 PoCL 3.1+debian  Linux, None+Asserts, RELOC, SPIR" + llvm);
+  };
+  EXPECT_FALSE(pocl(", LLVM 12.0.1, SLEEF"));
+  for (const char* llvm : {", LLVM 13.0.0, SLEEF", ", LLVM 15.0.6, SLEEF", ", LLVM 17.0.6"}) EXPECT_TRUE(pocl(llvm));
+  for (const char* llvm : {", LLVM 18.1.8, SLEEF", "", ", LLVM ", ", LLVM git"}) EXPECT_FALSE(pocl(llvm)) << llvm;
+  EXPECT_FALSE(pocl_misreads_booleans("OpenCL 3.0 LLVM 15.0.6"));
+}
+
 OpenClDevice described(cl_device_type type) {
   OpenClDevice d;
   d.name = "test";
@@ -114,6 +124,53 @@ TEST_F(OpenCl, LaunchesWithOffsetsAndVariables) {
   EXPECT_NO_THROW(behind->wait());
   for (int i = 0; i < 60; i++) EXPECT_EQ(out[static_cast<size_t>(i)], i + 4 + (i + 4 < 13 ? 1000 : 0)) << i;
   device().allocator().free(block, 256);
+}
+
+/// An item's comparisons are needed behind two barriers: PoCL keeps them as a vector of booleans.
+constexpr const char* kBooleansBehindBarriers = R"(
+__kernel __attribute__((reqd_work_group_size(16, 1, 1)))
+void booleans(__global char* memory0, __global char* memory1, const long offset0, const long offset1) {
+  __global float* restrict out = (__global float*)(memory0 + offset0);
+  __global const float* restrict in = (__global const float*)(memory1 + offset1);
+  __local float firsts[16];
+  int i = get_local_id(0);
+  int8 below = vload8(i, in) < (float8)(-1.0f);
+  firsts[i] = in[i * 8];
+  barrier(CLK_LOCAL_MEM_FENCE);
+  float t = firsts[15 - i];
+  float sum = ((below.s0 ? 1.0f : t) * 2.0f + (below.s1 ? 1.0f : t)) * 2.0f + (below.s2 ? 1.0f : t);
+  sum = sum * 2.0f + (below.s3 ? 1.0f : t);
+  barrier(CLK_LOCAL_MEM_FENCE);
+  sum = sum * 2.0f + (below.s4 ? 1.0f : t);
+  sum = sum * 2.0f + (below.s5 ? 1.0f : t);
+  sum = sum * 2.0f + (below.s6 ? 1.0f : t);
+  out[i] = sum * 2.0f + (below.s7 ? 1.0f : t);
+}
+)";
+
+TEST_F(OpenCl, BooleansAreKeptAcrossBarriers) {
+  const auto kernel = load(kBooleansBehindBarriers, "booleans");
+  std::mt19937 random(7);
+  std::vector<float> in(128), out(16);
+  for (float& x : in) x = static_cast<float>(random() % 16) - 8.0f;  // sums are exact
+  void* blocks[] = {device().allocator().allocate(64), device().allocator().allocate(512)};
+  device().queue().copy_in({blocks[1], 0}, in.data(), 512);
+  LaunchArgs args;
+  const int64_t offsets[] = {0, 0};
+  args.buffers = blocks;
+  args.offsets = offsets;
+  args.nbuffers = 2;
+  args.local[0] = 16;
+  kernel->launch(args);
+  device().queue().copy_out(out.data(), {blocks[0], 0}, 64);
+  device().queue().wait();
+  for (size_t i = 0; i < 16; i++) {
+    float want = 0.0f;
+    for (size_t j = 0; j < 8; j++) want = want * 2.0f + (in[i * 8 + j] < -1.0f ? 1.0f : in[(15 - i) * 8]);
+    EXPECT_EQ(out[i], want) << i;
+  }
+  device().allocator().free(blocks[0], 64);
+  device().allocator().free(blocks[1], 512);
 }
 
 TEST_F(OpenCl, QueuesWaitForEachOther) {

@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
@@ -118,6 +120,14 @@ OpenClDevice describe(const OpenClFunctions& cl, cl_device_id id, const std::str
   return d;
 }
 
+/// Has PoCL make plain loops over the items of a group where its vectorised ones give wrong results, unless the user
+/// has chosen. PoCL reads the variable when the process makes its first context.
+void choose_pocl_loops(const OpenClFunctions& cl, cl_platform_id platform) {
+  char version[256] = {};
+  cl.GetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof version - 1, version, nullptr);
+  if (pocl_misreads_booleans(version)) setenv("POCL_WORK_GROUP_METHOD", "loops", 0);
+}
+
 /// Returns the order in which kinds of devices are numbered.
 int rank_of(const OpenClDevice& d) {
   return d.type & CL_DEVICE_TYPE_GPU ? 0 : d.type & CL_DEVICE_TYPE_ACCELERATOR ? 1 : 2;
@@ -166,6 +176,17 @@ void check_opencl(cl_int error, const char* call, const std::string& device) {
   TG_CHECK(DeviceError, error == CL_SUCCESS, "[", call, "] ", device, ": ", opencl_error_name(error));
 }
 
+bool pocl_misreads_booleans(std::string_view version) {
+  constexpr std::string_view kCompiler = " LLVM ";
+  constexpr int kFirst = 13, kLast = 17;
+  const size_t at = version.find(kCompiler);
+  if (version.find(" PoCL ") == std::string_view::npos || at == std::string_view::npos) return false;
+  int major = 0;  // stays 0 where no number follows
+  const std::string_view number = version.substr(at + kCompiler.size());
+  std::from_chars(number.data(), number.data() + number.size(), major);
+  return major >= kFirst && major <= kLast;
+}
+
 std::vector<OpenClDevice> opencl_devices(const OpenClFunctions& cl) {
   cl_uint platforms = 0;
   std::vector<cl_platform_id> found;
@@ -175,6 +196,7 @@ std::vector<OpenClDevice> opencl_devices(const OpenClFunctions& cl) {
   }
   std::vector<OpenClDevice> devices;
   for (cl_platform_id p : found) {
+    choose_pocl_loops(cl, p);
     char name[256] = {};
     cl.GetPlatformInfo(p, CL_PLATFORM_NAME, sizeof name - 1, name, nullptr);
     cl_uint n = 0;

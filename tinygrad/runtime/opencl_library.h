@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tinygrad/target/target.h"
@@ -67,8 +68,14 @@ constexpr const char* kWithoutOpenClHeader = " -D_OPENCL_H_";
 /// options.
 std::string opencl_declarations(const std::string& source);
 
+/// Returns whether a platform of that version is PoCL over an LLVM that reads elements of vectors of booleans as bytes,
+/// though they are bits in memory (VectorCombine in LLVM 13 to 17, issue 67060). PoCL keeps such a vector where
+/// several comparisons of an item are needed behind a barrier, which its vectorised loops over items make of them.
+bool pocl_misreads_booleans(std::string_view version);
+
 /// Returns the devices of all platforms of a library: GPUs first, then accelerators, then processors. Throws
-/// DeviceError when there are none.
+/// DeviceError when there are none. Sets POCL_WORK_GROUP_METHOD=loops, unless it is set, for a PoCL that
+/// pocl_misreads_booleans().
 std::vector<OpenClDevice> opencl_devices(const OpenClFunctions& functions = opencl());
 
 }  // namespace tg
