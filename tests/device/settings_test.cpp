@@ -212,7 +212,7 @@ TEST_F(Search, StrictModeTellsOfCandidatesThatDoNotCompile) {
   const std::string clang = clang_path();
   if (clang.empty()) GTEST_SKIP() << "no clang that could fail";
   const testing::TempDir dir;
-  const std::string compiler = dir / "clang", count = dir / "count";
+  const std::string compiler = dir / std::filesystem::path(clang).filename().string(), count = dir / "count";
   const auto run = [&](int strict) {
     // After the kernel a search begins with, the next three do not compile: candidates.
     std::ofstream(compiler) << "#!/bin/sh\ncase \"$*\" in *' -o '*) n=$(cat '" << count << "'); echo $((n + 1)) > '"
