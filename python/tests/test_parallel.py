@@ -10,14 +10,22 @@ class Model:
   def __call__(self, x): return self.out(self.hidden(x).relu())
 
 
+class Gated:
+  """Gate and hidden layer are one matrix."""
+  def __init__(self): self.gate_up, self.w2 = nn.Linear(8, 32), nn.Linear(16, 4)
+  def __call__(self, x):
+    gate, hidden = self.gate_up(x).chunk(2, dim=-1)
+    return self.w2(gate.silu() * hidden)
+
+
 DIVISIONS = {"hidden.*": "column", "out.weight": "row"}
 PLANS = [{}, {"zero": 1, "whole_below": 1}, {"zero": 2, "whole_below": 1}, {"zero": 3, "whole_below": 1}]
 
 
-def losses(mesh=None, **plan):
+def losses(mesh=None, of=Model, **plan):
   """Losses of five steps; without a mesh those of one process."""
   Tensor.manual_seed(3)
-  model = Model()
+  model = of()
   parallel = nn.parallelize(model, mesh, **plan) if mesh else None
   opt = nn.optim.AdamW(nn.state.get_parameters(model), lr=0.01)
   if parallel: parallel.place_state(opt)
@@ -62,6 +70,13 @@ def check_losses():
   data, tensor = distributed.Mesh({"data": -1}), distributed.Mesh({"tensor": -1})
   for plan in PLANS: assert losses(data, **plan) == pytest.approx(want, rel=1e-5)
   assert losses(tensor, divisions=DIVISIONS) == pytest.approx(want, rel=1e-5)
+  gated = losses(of=Gated)
+  assert gated[-1] < gated[0]
+  for divisions in None, {"gate_up.*": "halves", "w2.weight": "row"}:
+    assert losses(tensor, Gated, divisions=divisions) == pytest.approx(gated, rel=1e-5)
+  for divisions in None, {"gate_up.*": "halves"}:
+    spec = nn.parallelize(Gated(), tensor, divisions=divisions).spec("gate_up.weight")
+    assert spec[0] == ("tensor:2" if distributed.size() > 1 else "")
   assert pipeline_losses(distributed.Mesh({"pipe": -1})) == pytest.approx(want, rel=1e-5)
 
 
@@ -88,7 +103,7 @@ def test_weights_are_used_in_another_type():
 
 def test_mistakes_are_errors():
   mesh = distributed.Mesh({"data": -1})
-  with pytest.raises(ValueError, match="expected column, row or whole"):
+  with pytest.raises(ValueError, match="expected column, row, thirds, halves or whole"):
     nn.parallelize(Model(), mesh, divisions={"hidden.*": "diagonal"})
   with pytest.raises(ValueError, match="fits no name"):
     nn.parallelize(Model(), mesh, divisions={"inner.*": "row"})

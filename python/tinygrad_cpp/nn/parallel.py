@@ -58,9 +58,9 @@ def parallelize(model: Any, mesh: Mesh, *, data: str = "data", tensor: str = "te
   else is divided along data: 0 nothing, 1 the optimizer's state, 2 gradients too, 3 weights too (FSDP). divisions:
   patterns of names of the state, in which * is any text, and "column", "row", "thirds" (of queries, keys and values in
   one matrix), "halves" (of gate and up in one matrix) or "whole"; without any, the names that transformers usually have
-  are known. sequence: axis 1 of batches is divided along tensor. compute: type of the weights
-  in the forward pass. whole_below: tensors of fewer elements are not divided along data.
-  heads, kv_heads: of attention, which must be multiples of the processes along tensor; 0: not told."""
+  are known. sequence: axis 1 of batches is divided along tensor. compute: type of the weights in the forward pass.
+  whole_below: tensors of fewer elements are not divided along data. heads, kv_heads: of attention, which must be
+  multiples of the processes along tensor; 0: not told."""
   plan = {"data": data, "tensor": tensor, "zero": zero, "divisions": divisions, "sequence": sequence,
           "compute": compute, "whole_below": whole_below, "heads": heads, "kv_heads": kv_heads}
   return Parallel(model, ParallelState(get_state_dict(model), mesh, plan))
