@@ -87,6 +87,7 @@ class Peer:
     self.compiled = name == "torch_compile"
     self.device = NAMES.get(device, "cpu")
     self.module = getattr(torch, self.device)
+    torch.backends.cudnn.allow_tf32 = False  # convolutions of float32 are what both compute; PyTorch's default is tf32
     what = self.module.get_device_name() if self.device == "cuda" else device
     self.version = f"{torch.__version__} ({kernels_of_mkl() if self.device == 'cpu' else what})"
 
