@@ -16,6 +16,7 @@
 
 #include "apps/tg/bench_probe.h"
 #include "apps/tg/command.h"
+#include "apps/tg/led_processes.h"
 #include "apps/tg/llm_batch.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/text.h"
@@ -33,6 +34,7 @@ struct Options {
   int64_t context = 0, max_tokens = -1, seed = -1, prompt_tokens = 512, reply_tokens = 128, threads = 0, batch = 0;
   llm::SamplingOptions sampling;
   bool list = false, raw = false, benchmark = false, json = false;
+  std::shared_ptr<llm::WorldLeader> leader = {};  ///< of the other processes, where there are some
 };
 
 using Clock = std::chrono::steady_clock;
@@ -84,13 +86,11 @@ llm::ReplyOptions reply_options(const Options& o) {
   return r;
 }
 
-std::filesystem::path file_of(const Options& o) {
-  return llm::find_model(o.model, [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); });
+llm::ModelOptions model_options(const Options& o) {
+  return {.max_context = o.context, .cache_dtype = dtypes::from_name(o.cache), .device = o.device, .leader = o.leader};
 }
 
-llm::ModelOptions model_options(const Options& o) {
-  return {.max_context = o.context, .cache_dtype = dtypes::from_name(o.cache), .device = o.device};
-}
+std::filesystem::path file_of(const Options& o) { return file_of_model(o.model); }
 
 llm::ChatSession open(const Options& o) { return llm::ChatSession::open(file_of(o), model_options(o)); }
 
@@ -294,15 +294,23 @@ int list_models(bool json) {
   return kOk;
 }
 
-int run(const Options& o) {
-  if (o.threads > 0) ::setenv("NUM_CPU_THREADS", std::to_string(o.threads).c_str(), 1);
-  if (o.list) return list_models(o.json);
+int lead(const Options& o) {
   if (o.benchmark) return benchmark(o);
   llm::ChatSession chat = open(o);
   if (!o.system.empty()) chat.set_system(o.system);
   if (o.prompt) return answer(o, chat, *o.prompt, o.raw || !chat.can_chat());
   TG_CHECK(ValueError, chat.can_chat(), "[llm] ", o.model, " has no chat template: use --prompt to continue a text");
   return talk(o, chat);
+}
+
+int run(const Options& o) {
+  if (o.threads > 0) ::setenv("NUM_CPU_THREADS", std::to_string(o.threads).c_str(), 1);
+  if (o.list) return list_models(o.json);
+  return with_led_processes(o.model, o.device, [&](std::shared_ptr<llm::WorldLeader> leader) {
+    Options mine = o;
+    mine.leader = std::move(leader);
+    return lead(mine);
+  });
 }
 
 std::string number_above(const std::string& text) {

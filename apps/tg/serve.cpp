@@ -11,10 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/tg/command.h"
+#include "apps/tg/led_processes.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/text.h"
 #include "tinygrad/llm/load_served.h"
-#include "tinygrad/llm/model_registry.h"
 #include "tinygrad/llm/server.h"
 
 namespace tg::app {
@@ -26,6 +26,7 @@ struct Options {
   int64_t port = 8000, max_sequences = 4, context = 0, max_queue = 128;
   llm::SamplingOptions sampling;
   bool quiet = false, no_warm_up = false, json = false;
+  std::shared_ptr<llm::WorldLeader> leader = {};  ///< of the other processes, where there are some
 };
 
 /// Reads the first line of a file: keys on a command line are seen by every user of the machine.
@@ -64,15 +65,14 @@ std::string address_of(const std::string& host, uint16_t port) {
 }
 
 llm::ServedModel load(const Options& o) {
-  const auto report = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-  const bool folder = std::filesystem::is_directory(o.model);
-  const std::filesystem::path file = folder ? std::filesystem::path(o.model) : llm::find_model(o.model, report);
-  llm::ServedModel model = llm::load_served_model(file, {.max_context = o.context, .max_sequences = o.max_sequences});
+  llm::ServedModel model = llm::load_served_model(
+      file_of_model(o.model), {.max_context = o.context, .max_sequences = o.max_sequences, .leader = o.leader});
   model.aliases = o.names;
   return model;
 }
 
-int serve(Options o) {
+int serve(Options o, std::shared_ptr<llm::WorldLeader> leader) {
+  o.leader = std::move(leader);
   if (!o.api_key_file.empty()) o.api_key = read_key(o.api_key_file);
   llm::ServeOptions options;
   options.http.address = o.host;
@@ -136,7 +136,10 @@ std::function<int()> define_serve(CLI::App& app) {
   app.add_flag("--no-warm-up", o->no_warm_up, "Compile kernels with the first request");
   app.add_flag("--json", o->json, "Say that the server is ready by a JSON object");
   app.add_flag("-q,--quiet", o->quiet, "Do not report requests on standard error");
-  return [o] { return serve(*o); };
+  return [o] {
+    return with_led_processes(o->model, "",
+                              [&](std::shared_ptr<llm::WorldLeader> leader) { return serve(*o, std::move(leader)); });
+  };
 }
 
 }  // namespace tg::app

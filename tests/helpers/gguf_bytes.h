@@ -53,6 +53,18 @@ class GgufBytes {
     tensors_.push_back({name, std::move(shape), std::move(values)});
     return *this;
   }
+  /// Gives tensors that are zero numbers between -scale and scale, the same on every machine.
+  GgufBytes& randomize(double scale) {
+    uint64_t state = 1;
+    for (Tensor& t : tensors_) {
+      if (std::any_of(t.values.begin(), t.values.end(), [](float v) { return v != 0; })) continue;
+      for (float& v : t.values) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        v = static_cast<float>((static_cast<double>(state >> 40) / (1 << 23) - 1) * scale);
+      }
+    }
+    return *this;
+  }
   GgufBytes& drop_tensor(std::string_view name) {
     std::erase_if(tensors_, [&](const Tensor& t) { return t.name == name; });
     return *this;

@@ -24,6 +24,7 @@ class Attention : public Mixer {
   Attention(const Weights& w, const std::string& p, const LayerConfig& layer, const RopeTables& ropes,
             const CacheOptions& cache);
   Tensor operator()(const Tensor& x, const StepContext& step) override;
+  bool divided() const override { return true; }
   int64_t cache_bytes() const override { return cache_.bytes(); }
   void copy(int64_t from, int64_t to, int64_t tokens) override { cache_.copy(from, to, tokens); }
 
@@ -36,6 +37,8 @@ class Attention : public Mixer {
 
   const ModelConfig& config_;
   LayerConfig layer_;
+  ModelShare::Heads mine_;  ///< those that this process computes
+  int64_t heads_, kv_heads_;
   Projection qkv_, q_, k_, v_, out_;
   std::optional<Norm> q_norm_, k_norm_;
   const RopeTable* rope_ = nullptr;
@@ -46,38 +49,47 @@ Attention::Attention(const Weights& w, const std::string& p, const LayerConfig& 
                      const CacheOptions& cache)
     : config_(w.config()),
       layer_(layer),
-      cache_({cache.sequences, layer.kv_heads, cache.blocks, w.config().head_dim, w.config().value_dim}, cache.dtype,
+      mine_(w.share().heads(layer.heads, layer.kv_heads)),
+      heads_(mine_.queries.size()),
+      kv_heads_(mine_.keys.size()),
+      cache_({cache.sequences, kv_heads_, cache.blocks, w.config().head_dim, w.config().value_dim}, cache.dtype,
              w.device()) {
   const ModelConfig& c = config_;
   const int64_t q = layer.heads * c.head_dim, k = layer.kv_heads * c.head_dim, v = layer.kv_heads * c.value_dim;
+  const AxisRange my_q = mine_.queries.scaled(c.head_dim), my_k = mine_.keys.scaled(c.head_dim),
+                  my_v = mine_.keys.scaled(c.value_dim);
   qkv_ = w.find_projection(p + "attn_qkv", q + k + v, c.dim);
-  if (!qkv_.defined()) {
-    q_ = w.projection(p + "attn_q", c.query_gate ? 2 * q : q, c.dim);
-    k_ = w.projection(p + "attn_k", k, c.dim);
-    v_ = w.projection(p + "attn_v", v, c.dim);
+  if (qkv_.defined()) {
+    if (!w.share().whole()) qkv_ = qkv_.outputs_of({my_q, my_k.moved(q), my_v.moved(q + k)});
+  } else {
+    const int64_t gates = c.query_gate ? 2 : 1;
+    q_ = w.projection(p + "attn_q", gates * q, c.dim).outputs_of({my_q.scaled(gates)});
+    k_ = w.projection(p + "attn_k", k, c.dim).outputs_of({my_k});
+    v_ = w.projection(p + "attn_v", v, c.dim).outputs_of({my_v});
   }
-  out_ = w.projection(p + "attn_output", c.dim, layer.heads * c.value_dim);
+  out_ = w.projection(p + "attn_output", c.dim, layer.heads * c.value_dim).inputs_of(mine_.queries.scaled(c.value_dim));
   // A norm of each head, or of all heads together.
-  const auto norm = [&](const std::string& name, int64_t all) -> std::optional<Norm> {
+  const auto norm = [&](const std::string& name, int64_t all, AxisRange range, int64_t sharers) -> std::optional<Norm> {
     const std::vector<int64_t> size = w.shape(name + ".weight");
-    return w.find_norm(name, size.size() == 1 && size[0] == c.head_dim ? c.head_dim : all);
+    const bool by_head = size.size() == 1 && size[0] == c.head_dim;
+    const std::optional<Norm> n = w.find_norm(name, by_head ? c.head_dim : all);
+    return n && !by_head ? n->part(range, w.share(), sharers) : n;
   };
-  q_norm_ = norm(p + "attn_q_norm", q);
-  k_norm_ = norm(p + "attn_k_norm", k);
+  q_norm_ = norm(p + "attn_q_norm", q, my_q, 1);
+  k_norm_ = norm(p + "attn_k_norm", k, my_k, mine_.sharers);
   if (layer.rope) rope_ = layer.local_rope && ropes.local ? &*ropes.local : ropes.all ? &*ropes.all : nullptr;
 }
 
 Tensor Attention::normed(const Tensor& t, const std::optional<Norm>& norm, int64_t heads) const {
   const Tensor split = t.unflatten(-1, {heads, t.shape(-1) / heads});
   if (!norm) return split;
-  const bool by_head = norm->weight.shape(0) == split.shape(-1);
+  const bool by_head = norm->divided_size == 0 && norm->weight.shape(0) == split.shape(-1);
   return by_head ? (*norm)(split) : (*norm)(t).unflatten(-1, {heads, t.shape(-1) / heads});
 }
 
 Attention::Heads Attention::project(const Tensor& x) const {
   const ModelConfig& c = config_;
-  const int64_t q_size = layer_.heads * c.head_dim, k_size = layer_.kv_heads * c.head_dim,
-                v_size = layer_.kv_heads * c.value_dim;
+  const int64_t q_size = heads_ * c.head_dim, k_size = kv_heads_ * c.head_dim, v_size = kv_heads_ * c.value_dim;
   Tensor q, k, v, gate;
   if (qkv_.defined()) {
     const Tensors parts = qkv_(x).split({q_size, k_size, v_size}, -1);
@@ -90,14 +102,13 @@ Attention::Heads Attention::project(const Tensor& x) const {
     v = v_(x);
   }
   if (c.query_gate) {
-    const Tensor both = q.unflatten(-1, {layer_.heads, 2, c.head_dim});
+    const Tensor both = q.unflatten(-1, {heads_, 2, c.head_dim});
     q = both.slice(-2, 0, 1).flatten(-3);
     gate = both.slice(-2, 1, 2).flatten(-3);
   }
   if (c.clamp_qkv != 0)
     for (Tensor* t : {&q, &k, &v}) *t = t->clamp(Tensor(-c.clamp_qkv), Tensor(c.clamp_qkv));
-  return {normed(q, q_norm_, layer_.heads), normed(k, k_norm_, layer_.kv_heads),
-          v.unflatten(-1, {layer_.kv_heads, c.value_dim}), gate};
+  return {normed(q, q_norm_, heads_), normed(k, k_norm_, kv_heads_), v.unflatten(-1, {kv_heads_, c.value_dim}), gate};
 }
 
 Tensor Attention::operator()(const Tensor& x, const StepContext& step) {
@@ -121,6 +132,7 @@ class LatentAttention : public Mixer {
   LatentAttention(const Weights& w, const std::string& p, const LayerConfig& layer, const RopeTables& ropes,
                   const CacheOptions& cache);
   Tensor operator()(const Tensor& x, const StepContext& step) override;
+  bool divided() const override { return true; }
   int64_t cache_bytes() const override { return cache_.bytes(); }
   void copy(int64_t from, int64_t to, int64_t tokens) override { cache_.copy(from, to, tokens); }
 
@@ -141,7 +153,7 @@ class LatentAttention : public Mixer {
 LatentAttention::LatentAttention(const Weights& w, const std::string& p, const LayerConfig& layer,
                                  const RopeTables& ropes, const CacheOptions& cache)
     : config_(w.config()),
-      heads_(layer.heads),
+      heads_(w.share().of(layer.heads, "heads").size()),
       rank_(config_.latent.kv_rank),
       rope_dim_(config_.rope.dims),
       plain_dim_(config_.head_dim - rope_dim_),
@@ -150,23 +162,26 @@ LatentAttention::LatentAttention(const Weights& w, const std::string& p, const L
   const ModelConfig& c = config_;
   TG_CHECK(FormatError, plain_dim_ > 0, "[gguf] ", c.architecture, ": rope.dimension_count is ", rope_dim_,
            ", expected less than the ", c.head_dim, " values of a key");
+  const int64_t heads = layer.heads;
+  const AxisRange mine = w.share().of(heads, "heads");
   if (c.latent.q_rank > 0) {
     q_a_ = w.projection(p + "attn_q_a", c.latent.q_rank, c.dim);
     q_norm_ = w.norm(p + "attn_q_a_norm", c.latent.q_rank);
-    q_b_ = w.projection(p + "attn_q_b", heads_ * c.head_dim, c.latent.q_rank);
-  } else q_ = w.projection(p + "attn_q", heads_ * c.head_dim, c.dim);
+    q_b_ = w.projection(p + "attn_q_b", heads * c.head_dim, c.latent.q_rank).outputs_of({mine.scaled(c.head_dim)});
+  } else q_ = w.projection(p + "attn_q", heads * c.head_dim, c.dim).outputs_of({mine.scaled(c.head_dim)});
   kv_a_ = w.projection(p + "attn_kv_a_mqa", rank_ + rope_dim_, c.dim);
   kv_norm_ = w.norm(p + "attn_kv_a_norm", rank_);
+  const auto my_heads = [&](const Tensor& t) { return t.slice(0, mine.begin, mine.end); };
   if (w.has(p + "attn_k_b.weight")) {
-    key_of_latent_ = w.values(p + "attn_k_b.weight", {heads_, rank_, plain_dim_}).transpose(1, 2);
-    value_of_latent_ = w.values(p + "attn_v_b.weight", {heads_, c.value_dim, rank_});
+    key_of_latent_ = my_heads(w.values(p + "attn_k_b.weight", {heads, rank_, plain_dim_})).transpose(1, 2);
+    value_of_latent_ = my_heads(w.values(p + "attn_v_b.weight", {heads, c.value_dim, rank_}));
   } else {
-    const Tensor both = w.values(p + "attn_kv_b.weight", {heads_ * (plain_dim_ + c.value_dim), rank_})
-                            .unflatten(0, {heads_, plain_dim_ + c.value_dim});
+    const Tensor both = my_heads(w.values(p + "attn_kv_b.weight", {heads * (plain_dim_ + c.value_dim), rank_})
+                                     .unflatten(0, {heads, plain_dim_ + c.value_dim}));
     key_of_latent_ = both.slice(1, 0, plain_dim_);
     value_of_latent_ = both.slice(1, plain_dim_, plain_dim_ + c.value_dim);
   }
-  out_ = w.projection(p + "attn_output", c.dim, heads_ * c.value_dim);
+  out_ = w.projection(p + "attn_output", c.dim, heads * c.value_dim).inputs_of(mine.scaled(c.value_dim));
 }
 
 Tensor LatentAttention::queries(const Tensor& x) const { return q_.defined() ? q_(x) : q_b_((*q_norm_)(q_a_(x))); }

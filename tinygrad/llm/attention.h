@@ -24,6 +24,8 @@ class Mixer {
  public:
   virtual ~Mixer() = default;
   virtual Tensor operator()(const Tensor& x, const StepContext& step) = 0;
+  /// Whether the processes that share the model compute a part each, whose sum is the result.
+  virtual bool divided() const = 0;
   virtual int64_t cache_bytes() const = 0;
   /// Gives sequence `to` what `from` knows of its first `tokens` tokens.
   virtual void copy(int64_t from, int64_t to, int64_t tokens) = 0;

@@ -10,7 +10,7 @@
 namespace tg::llm {
 
 DecoderLayer::DecoderLayer(const Weights& w, int64_t number, const RopeTables& ropes, const CacheOptions& cache)
-    : config_(w.config()) {
+    : config_(w.config()), share_(w.share()) {
   const ModelConfig& c = config_;
   const LayerConfig& layer = c.layers[static_cast<size_t>(number)];
   const std::string p = str("blk.", number, ".");
@@ -37,10 +37,13 @@ Tensor DecoderLayer::residual(const Tensor& x, const Tensor& y, const std::optio
 Tensor DecoderLayer::operator()(const Tensor& x, const StepContext& step) const {
   const Tensor in = before_mixer_ ? (*before_mixer_)(x) : x;
   const Tensor mixed = (*mixer_)(in, step);
-  if (config_.parallel_blocks)
-    return residual(x, mixed + feed_forward(before_network_ ? (*before_network_)(x) : in), std::nullopt);
-  const Tensor h = residual(x, mixed, after_mixer_);
-  return residual(h, feed_forward(before_network_ ? (*before_network_)(h) : h), after_network_);
+  const auto whole = [&](const Tensor& y) { return mixer_->divided() ? share_.sum(y) : y; };
+  if (config_.parallel_blocks) {  // both parts in one sum
+    const Tensor y = feed_forward(before_network_ ? (*before_network_)(x) : in);
+    return residual(x, mixer_->divided() ? share_.sum(mixed + y) : mixed + share_.sum(y), std::nullopt);
+  }
+  const Tensor h = residual(x, whole(mixed), after_mixer_);
+  return residual(h, share_.sum(feed_forward(before_network_ ? (*before_network_)(h) : h)), after_network_);
 }
 
 namespace {
@@ -79,13 +82,14 @@ Tensor learned_positions(const Weights& w, int64_t max_context) {
 }  // namespace
 
 DecoderNetwork::DecoderNetwork(const Weights& w, int64_t max_context, const CacheOptions& cache)
-    : config_(w.config()), capacity_(cache.blocks * kCacheBlock) {
+    : config_(w.config()), share_(w.share()), capacity_(cache.blocks * kCacheBlock) {
   const ModelConfig& c = config_;
   embeddings_ = w.matrix("token_embd.weight", {c.vocab_size, c.dim});
   position_embeddings_ = learned_positions(w, max_context);
   embedding_norm_ = w.find_norm("token_embd_norm", c.dim);
   output_norm_ = w.has("output_norm.weight") ? w.norm("output_norm", c.dim) : Norm{c.norm, c.norm_eps, {}, {}};
   output_ = w.has("output.weight") ? w.projection("output", c.vocab_size, c.dim) : Projection{embeddings_};
+  output_ = output_.outputs_of({share_.padded_rows(c.vocab_size)});
   ropes_ = rope_tables(w, max_context, capacity_);
   layers_.reserve(c.layers.size());
   TaskProgress progress("loading layers", c.blocks());
@@ -114,7 +118,8 @@ Tensor DecoderNetwork::logits(const Tensor& x) const {
   const ModelConfig& c = config_;
   Tensor y = output_(output_norm_(x));
   if (c.logit_scale != 1) y = y * c.logit_scale;
-  return c.logit_softcap == 0 ? y : (y / c.logit_softcap).tanh() * c.logit_softcap;
+  if (c.logit_softcap != 0) y = (y / c.logit_softcap).tanh() * c.logit_softcap;
+  return share_.join(y, c.vocab_size);
 }
 
 }  // namespace tg::llm

@@ -23,6 +23,7 @@ class DecoderLayer {
   Tensor residual(const Tensor& x, const Tensor& y, const std::optional<Norm>& norm) const;
 
   const ModelConfig& config_;
+  ModelShare share_;
   std::optional<Norm> before_mixer_, before_network_, after_mixer_, after_network_;
   std::unique_ptr<Mixer> mixer_;
   std::optional<DenseNetwork> dense_;
@@ -49,12 +50,13 @@ class DecoderNetwork {
 
  private:
   const ModelConfig& config_;
+  ModelShare share_;
   int64_t capacity_;
   PackedMatrix embeddings_;
   Tensor position_embeddings_;
   std::optional<Norm> embedding_norm_;
   Norm output_norm_;
-  Projection output_;
+  Projection output_;  ///< of this process's tokens
   RopeTables ropes_;
   std::vector<DecoderLayer> layers_;
 };

@@ -10,6 +10,7 @@ class DeltaNet : public Mixer {
  public:
   DeltaNet(const Weights& w, const std::string& p, int64_t sequences);
   Tensor operator()(const Tensor& x, const StepContext& step) override;
+  bool divided() const override { return false; }
   int64_t cache_bytes() const override {
     return (conv_state_.numel() + state_.numel()) * conv_state_.dtype().itemsize();
   }

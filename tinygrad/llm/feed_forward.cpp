@@ -16,14 +16,19 @@ Tensor activate(const Tensor& x, Activation a) {
 }
 
 DenseNetwork::DenseNetwork(const Weights& w, const std::string& p, const std::string& suffix, int64_t hidden)
-    : activation_(w.config().activation), hidden_(hidden) {
+    : activation_(w.config().activation) {
   const int64_t dim = w.config().dim;
+  const std::string down = p + "ffn_down" + suffix;
+  const AxisRange units = w.hidden_units(down, hidden);
+  hidden_ = units.size();
   gate_ = w.find_projection(p + "ffn_gate" + suffix, hidden, dim);
+  if (gate_.defined()) gate_ = gate_.outputs_of({units});
   const std::string up = p + "ffn_up" + suffix;
   const std::vector<int64_t> size = w.shape(up + ".weight");
   const bool joined = !gate_.defined() && size.size() == 2 && size[0] == 2 * hidden;
-  up_ = w.projection(up, joined ? 2 * hidden : hidden, dim);
-  down_ = w.projection(p + "ffn_down" + suffix, dim, hidden);
+  up_ = joined ? w.projection(up, 2 * hidden, dim).outputs_of({units, units.moved(hidden)})
+               : w.projection(up, hidden, dim).outputs_of({units});
+  down_ = w.projection(down, dim, hidden).inputs_of(units);
 }
 
 Tensor DenseNetwork::operator()(const Tensor& x) const {
@@ -43,9 +48,10 @@ ExpertNetwork::ExpertNetwork(const Weights& w, const std::string& p)
     const std::vector<int64_t> size = w.shape(p + "ffn_up_exps.weight");
     if (size.size() == 3 && size[1] <= kMaxDim) e.hidden_dim = size[1];
   }
-  gate_ = w.matrix(p + "ffn_gate_exps.weight", {e.count, e.hidden_dim, dim});
-  up_ = w.matrix(p + "ffn_up_exps.weight", {e.count, e.hidden_dim, dim});
-  down_ = w.matrix(p + "ffn_down_exps.weight", {e.count, dim, e.hidden_dim});
+  const AxisRange units = w.hidden_units(p + "ffn_down_exps", e.hidden_dim);
+  gate_ = w.matrix(p + "ffn_gate_exps.weight", {e.count, e.hidden_dim, dim}).part(1, {&units, 1});
+  up_ = w.matrix(p + "ffn_up_exps.weight", {e.count, e.hidden_dim, dim}).part(1, {&units, 1});
+  down_ = w.matrix(p + "ffn_down_exps.weight", {e.count, dim, e.hidden_dim}).part(2, {&units, 1});
   const std::vector<int64_t> shared = w.shape(p + "ffn_up_shexp.weight");
   if (shared.size() == 2) shared_.emplace(w, p, "_shexp", shared[0]);
   if (w.has(p + "ffn_gate_inp_shexp.weight")) {

@@ -10,7 +10,8 @@ namespace tg::llm {
 
 Tensor activate(const Tensor& x, Activation a);
 
-/// down(act(gate(x)) * up(x)), or down(act(up(x))) without a gate. One matrix may hold gate and up.
+/// down(act(gate(x)) * up(x)), or down(act(up(x))) without a gate. One matrix may hold gate and up. Where processes
+/// share the model, each has a part of the hidden units: their results' sum is the result.
 class DenseNetwork {
  public:
   DenseNetwork(const Weights& w, const std::string& prefix, const std::string& suffix, int64_t hidden);
@@ -22,7 +23,8 @@ class DenseNetwork {
   Projection gate_, up_, down_;
 };
 
-/// Each token is computed by the experts its router chooses, and by shared ones if there are any.
+/// Each token is computed by the experts its router chooses, and by shared ones if there are any. Where processes share
+/// the model, each has a part of every expert's hidden units: their results' sum is the result.
 class ExpertNetwork {
  public:
   ExpertNetwork(const Weights& w, const std::string& prefix);

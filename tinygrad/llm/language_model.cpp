@@ -9,6 +9,7 @@
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/llm/decoder_network.h"
+#include "tinygrad/llm/load_led.h"
 #include "tinygrad/runtime/allocator.h"
 #include "tinygrad/tensor/jit/jit.h"
 
@@ -107,7 +108,8 @@ Decoder::Decoder(const io::GgufFile& file, ModelConfig config, const ModelOption
   for (const LayerConfig& l : c.layers)
     if (l.window < capacity_) window_ = std::max(window_, l.window);
   for (const io::GgufTensor& t : file.tensors()) weight_bytes_ += static_cast<int64_t>(t.bytes);
-  network_.emplace(Weights(file, c, o.device), options_.max_context,
+  const ModelShare share = o.divided ? ModelShare::of_world() : ModelShare();
+  network_.emplace(Weights(file, c, o.device, nullptr, share), options_.max_context,
                    CacheOptions{o.max_sequences, blocks, o.cache_dtype});
 }
 
@@ -313,6 +315,7 @@ void Decoder::run(const StepShape& shape, const StepInput& in) {
 }  // namespace
 
 std::shared_ptr<LanguageModel> LanguageModel::load(const io::GgufFile& file, const ModelOptions& o) {
+  if (o.leader) return load_led(file, o);
   return std::make_shared<Decoder>(file, read_model_config(file), o);
 }
 

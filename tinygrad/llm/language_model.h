@@ -20,12 +20,19 @@ class GgufFile;
 
 namespace tg::llm {
 
+class WorldLeader;
+
 struct ModelOptions {
   int64_t max_context = 0;              ///< tokens a sequence can hold; 0: what the model was trained for, at most 4096
   int64_t max_sequences = 1;            ///< sequences the cache has room for
   DType cache_dtype = dtypes::float32;  ///< of keys and values: float32, or float16 at a small loss of accuracy
   int64_t prefill_chunk = 0;            ///< tokens of a prompt computed at once; 0: chosen by the length of the prompt
   std::string device = {};              ///< empty: the default device
+  /// Each process of the world computes a part of the model: some heads, hidden units and rows of the output. All make
+  /// the same calls, and get the same.
+  bool divided = false;
+  /// The same, where rank 0 alone makes calls; see world_leader.h.
+  std::shared_ptr<WorldLeader> leader = {};
 };
 
 /// One token for one sequence.
@@ -39,7 +46,7 @@ class LanguageModel {
  public:
   /// Reads hyperparameters, maps the weights as they are stored (packed blocks stay packed) and makes the cache. Throws
   /// FileError, FormatError (an architecture that is unknown, hyperparameters or tensors that do not fit, each named),
-  /// ValueError for options out of range, OutOfMemoryError.
+  /// ValueError for options out of range and for more processes than a model has parts, OutOfMemoryError.
   static std::shared_ptr<LanguageModel> load(const std::filesystem::path& file, const ModelOptions& o = {});
   /// The same of a file that is open.
   static std::shared_ptr<LanguageModel> load(const io::GgufFile& file, const ModelOptions& o = {});
@@ -50,8 +57,8 @@ class LanguageModel {
   int64_t vocab_size() const { return config().vocab_size; }
   int64_t max_context() const { return options().max_context; }
   int64_t max_sequences() const { return options().max_sequences; }
-  virtual int64_t weight_bytes() const = 0;  ///< of all tensors, as they lie in memory
-  virtual int64_t cache_bytes() const = 0;   ///< of keys, values and recurrent states of all sequences
+  virtual int64_t weight_bytes() const = 0;  ///< of all tensors, as they lie in the file
+  virtual int64_t cache_bytes() const = 0;   ///< of keys, values and recurrent states of all sequences, in this process
 
   /// The tokens sequence `s` holds; valid until the next call.
   virtual std::span<const int32_t> tokens(int64_t s) const = 0;

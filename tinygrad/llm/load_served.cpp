@@ -1,5 +1,6 @@
 #include "tinygrad/llm/load_served.h"
 
+#include "tinygrad/base/error.h"
 #include "tinygrad/io/gguf.h"
 #include "tinygrad/llm/bert.h"
 
@@ -28,6 +29,8 @@ ServedModel load_served_model(const std::filesystem::path& file, const ModelOpti
   const io::GgufFile gguf = io::GgufFile::open(file);
   const io::GgufMetadata& metadata = gguf.metadata();
   if (metadata.string_or("general.architecture", "") == "bert") {
+    TG_CHECK(ValueError, !options.leader, "[serve] ", file.string(),
+             " is an encoder, which one process computes: start it without a launcher");
     ServedModel served = load_encoder(file);
     served.id = file.stem().string();
     return served;
