@@ -352,7 +352,7 @@ void define_sampling(CLI::App& app, Options& o) {
 std::function<int()> define_llm(CLI::App& app) {
   app.footer(
       "Examples:\n  tg llm\n  tg llm --model model.gguf --system \"Answer in one sentence.\"\n  tg llm --prompt \"Why "
-      "is the sky blue?\" --max-tokens 100");
+      "is the sky blue?\" --max-tokens 100\n  mpirun -n 2 tg llm --threads 4");
   auto o = std::make_shared<Options>();
   app.add_option("-m,--model", o->model, "A GGUF file, its address, or a name (see --list)")->capture_default_str();
   app.add_flag("--list", o->list, "Show the models known by name");

@@ -22,13 +22,15 @@ Tensor rows_of(std::span<const float> logits, int64_t columns) {
 }
 
 std::shared_ptr<LanguageModel> load(const std::string& file, int64_t max_context, int64_t max_sequences,
-                                    const std::string& cache_dtype, int64_t prefill_chunk, const std::string& device) {
+                                    const std::string& cache_dtype, int64_t prefill_chunk, const std::string& device,
+                                    bool divided) {
   Unlocked work;
   return LanguageModel::load(std::filesystem::path(file), {.max_context = max_context,
                                                            .max_sequences = max_sequences,
                                                            .cache_dtype = dtypes::from_name(cache_dtype),
                                                            .prefill_chunk = prefill_chunk,
-                                                           .device = device});
+                                                           .device = device,
+                                                           .divided = divided});
 }
 
 Tensor decode(LanguageModel& m, const std::vector<std::pair<int64_t, int32_t>>& next) {
@@ -91,7 +93,8 @@ void bind_sampler(nb::module_& m) {
 void bind_language_model(nb::module_& m) {
   nb::class_<LanguageModel>(m, "LanguageModel", "A decoder of a GGUF file with the sequences it holds.")
       .def_static("load", load, "file"_a, "max_context"_a = 0, "max_sequences"_a = 1, "cache_dtype"_a = "float32",
-                  "prefill_chunk"_a = 0, "device"_a = "")
+                  "prefill_chunk"_a = 0, "device"_a = "", "divided"_a = false,
+                  "Loads a model; divided: each process of the world computes a part, and all make the same calls.")
       .def_prop_ro("architecture", [](const LanguageModel& l) { return l.config().architecture; })
       .def_prop_ro("name", [](const LanguageModel& l) { return l.config().name; })
       .def_prop_ro("vocab_size", &LanguageModel::vocab_size)
