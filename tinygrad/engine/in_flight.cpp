@@ -163,7 +163,7 @@ void InFlight::begin(const Collective& c, std::vector<const Launch*> launches, b
   }
   const std::shared_ptr<std::byte> staged = held->staged_to;
   GlobalCounters::collectives++;
-  GlobalCounters::sent += c.sent_bytes();
+  GlobalCounters::sent += distributed::sent_bytes(c);
   const auto start = awaited ? distributed::start_awaited : distributed::start;
   pending_.push_back({std::move(launches), start(c, in, out, std::move(held)), staged, now, c});
   // What is looked at runs one at a time.

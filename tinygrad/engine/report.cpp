@@ -73,7 +73,7 @@ profile::Flow flow_of(const Collective& c) {
 }  // namespace
 
 void report_collective(const Collective& c, int64_t begin) {
-  const int64_t end = profile::now(), sent = c.sent_bytes();
+  const int64_t end = profile::now(), sent = distributed::sent_bytes(c);
   const std::string what = text_of(c);
   if (profile::on()) profile::record("world", what, begin, end, str(sent, " bytes sent"), flow_of(c));
   if (env::DEBUG.get() < 2) return;

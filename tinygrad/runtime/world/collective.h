@@ -19,8 +19,6 @@ struct Collective {
   std::vector<int> group{};  ///< ranks, in the order of the pieces; this process is one of them
   int root = 0;              ///< kBroadcast: position in the group; kSend, kReceive: rank of the other one
   size_t piece_bytes() const { return static_cast<size_t>(elements) * static_cast<size_t>(dtype.itemsize()); }
-  /// Returns the bytes that this process sends, as far as the kind of operation says.
-  int64_t sent_bytes() const;
 };
 
 /// "allreduce ADD of 1000 float32 by 4 ranks".

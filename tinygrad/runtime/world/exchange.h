@@ -1,6 +1,7 @@
 /// \file How an operation is made of messages.
 #pragma once
 #include <memory>
+#include <span>
 
 #include "tinygrad/runtime/world/collective.h"
 #include "tinygrad/runtime/world/messages.h"
@@ -19,8 +20,9 @@ class Exchange {
   virtual std::vector<int> missing() const = 0;
 };
 
-/// Starts an operation of process `me` (a rank of the group). `in` and `out` stay until it is complete.
-std::unique_ptr<Exchange> start_exchange(Mpi& mpi, const Collective& c, int me, const std::byte* in, std::byte* out,
-                                         int tag);
+/// Starts an operation of process `me` (a rank of the group) by the algorithm that costs least; `machines` has a number
+/// for each rank of the world. `in` and `out` stay until it is complete.
+std::unique_ptr<Exchange> start_exchange(Mpi& mpi, const Collective& c, int me, std::span<const int> machines,
+                                         const std::byte* in, std::byte* out, int tag);
 
 }  // namespace tg

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/paths.h"
 #include "tinygrad/base/profile.h"
@@ -50,6 +51,7 @@ PeerCard own_card() {
   fill(c.machine, sizeof c.machine, str(host, " ", boot, " ", known ? names.st_ino : 0));
   c.pid = getpid();
   c.profiled = profile::on();
+  c.per_machine = env::WORLD_PER_MACHINE.get();
   c.seed = static_cast<uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
   return c;
 }

@@ -11,6 +11,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/output.h"
 #include "tinygrad/runtime/device.h"
+#include "tinygrad/runtime/world/algorithm.h"
 #include "tinygrad/runtime/world/awaited.h"
 #include "tinygrad/runtime/world/combine.h"
 #include "tinygrad/runtime/world/launcher.h"
@@ -153,6 +154,7 @@ EventRef start(const Collective& c, const void* in, void* out, std::shared_ptr<v
 EventRef start_awaited(const Collective& c, const void* in, void* out, std::shared_ptr<void> keep) {
   return begin(c, in, out, std::move(keep), true);
 }
+int64_t sent_bytes(const Collective& c) { return g_progress ? tg::sent_bytes(c, rank(), g_progress->machines()) : 0; }
 void run(const Collective& c, const void* in, void* out) { start_awaited(c, in, out)->wait(); }
 
 void barrier() {

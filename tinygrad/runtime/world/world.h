@@ -50,6 +50,8 @@ void fail(const std::string& why);
 /// begin their operations in the same order. Event::wait throws PeerError. ValueError for a rank, root or number of
 /// elements that cannot be, or after finalize(); DTypeError for an operation that a type does not have.
 EventRef start(const Collective& c, const void* in, void* out, std::shared_ptr<void> keep = {});
+/// Returns the bytes that this process sends in an operation.
+int64_t sent_bytes(const Collective& c);
 /// Begins an operation and waits for it. Errors: ValueError and DTypeError as start(), PeerError.
 void run(const Collective& c, const void* in, void* out);
 

@@ -43,6 +43,16 @@ long shared_processors() {
 Clock::duration nap_after(Clock::duration quiet) {
   return std::clamp<Clock::duration>(quiet / 10, std::chrono::microseconds(50), milliseconds(1));
 }
+/// Returns a number for each rank, equal on one machine; `each`: so many consecutive ranks are one, 0: as they are.
+std::vector<int> machines_of(const std::vector<PeerCard>& cards, int64_t each) {
+  std::vector<int> out;
+  for (size_t r = 0; r < cards.size(); r++) {
+    size_t first = 0;
+    while (std::strcmp(cards[first].machine, cards[r].machine) != 0) first++;
+    out.push_back(static_cast<int>(each > 0 ? r / static_cast<size_t>(each) : first));
+  }
+  return out;
+}
 bool is_pair(const Collective& c) { return c.what == CollectiveKind::kSend || c.what == CollectiveKind::kReceive; }
 }  // namespace
 
@@ -94,6 +104,7 @@ void WorldProgress::exchange_cards() {
     if (r != rank_) messages.send(&mine, sizeof mine, r, kCardTag);
   bool moved = false;
   while (!messages.all_done(&moved)) sched_yield();
+  machines_ = machines_of(cards_, mine.per_machine);
   left_.assign(static_cast<size_t>(n), false);
   const auto here =
       std::ranges::count_if(cards_, [&](const PeerCard& c) { return !std::strcmp(c.machine, mine.machine); });
@@ -102,6 +113,9 @@ void WorldProgress::exchange_cards() {
     const char* theirs = cards_[static_cast<size_t>(r)].version;
     TG_CHECK(PeerError, std::strcmp(theirs, mine.version) == 0, "[init] got version ", theirs, " in rank ", r,
              ", expected ", mine.version, ", as rank ", rank_, " has");
+    const int64_t each = cards_[static_cast<size_t>(r)].per_machine;
+    TG_CHECK(PeerError, each == mine.per_machine, "[init] got WORLD_PER_MACHINE ", each, " in rank ", r, ", expected ",
+             mine.per_machine, ", as rank ", rank_, " has");
   }
   mpi_->receive(&incoming_, sizeof incoming_, Mpi::kAnySource, kControlTag, &incoming_request_);
 }
@@ -228,7 +242,7 @@ void WorldProgress::begin_submitted() {
     const auto tags = static_cast<uint64_t>((tags_ - kFirstTag) / Exchange::kTags);
     const int tag = kFirstTag + static_cast<int>(h.lo % tags) * Exchange::kTags;
     op->moved = Clock::now();
-    op->exchange = start_exchange(*mpi_, c, rank_, static_cast<const std::byte*>(op->input),
+    op->exchange = start_exchange(*mpi_, c, rank_, machines_, static_cast<const std::byte*>(op->input),
                                   static_cast<std::byte*>(op->output), tag);
     active_.push_back(std::move(op));
   }

@@ -55,6 +55,8 @@ class WorldProgress {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(cards_.size()); }
   const std::vector<PeerCard>& cards() const { return cards_; }
+  /// Returns a number for each rank: equal ones are on one machine.
+  std::span<const int> machines() const { return machines_; }
   std::string version() const { return version_; }
   /// Begins an operation in the calling thread. `waits`: the caller waits for it at once, and makes progress itself;
   /// the thread would only take a processor from those that wait.
@@ -105,6 +107,7 @@ class WorldProgress {
   int rank_ = 0, tags_ = 0;
   std::string version_;
   std::vector<PeerCard> cards_;
+  std::vector<int> machines_;
   std::optional<PeerWatch> watch_;
   std::thread thread_;
 
