@@ -22,7 +22,8 @@ def same_replies():
   assert want.returncode == 0 and want.stdout.strip(), want
   got = run(2, "--prompt", "Hello")
   assert got.returncode == 0 and got.stdout == want.stdout, (got, want)
-  figures = json.loads(run(2, "--benchmark", "--prompt-tokens", "32", "--reply-tokens", "16", "--batch", "2", "--json").stdout)
+  measured = run(2, "--benchmark", "--prompt-tokens", "32", "--reply-tokens", "16", "--batch", "2", "--json")
+  figures = json.loads(measured.stdout)
   assert figures["decode_tok_s"] > 0 and figures["batch_tok_s"] > 0, figures
 
 def pauses():
@@ -40,7 +41,8 @@ def pauses():
 def mistakes():
   r = run(2, "--prompt", "x" * 5000)
   assert r.returncode == 1 and "expected at most" in r.stderr + r.stdout, r
-  r = subprocess.run(launch(kind, 2, tg, "llm", "--model", "/no/such.gguf", "-p", "x"), env=ENV, capture_output=True, text=True, timeout=60)
+  r = subprocess.run(launch(kind, 2, tg, "llm", "--model", "/no/such.gguf", "-p", "x"), env=ENV, capture_output=True,
+                     text=True, timeout=60)
   assert r.returncode != 0 and "/no/such.gguf" in r.stderr, r
   r = run(3, "--prompt", "x")  # the model has 2 heads
   assert r.returncode == 1 and "got 3 processes for 2 heads" in r.stderr, r
@@ -49,7 +51,8 @@ def serves():
   serve = [tg, "serve", "--model", model, "--port", "0", "--json", "--quiet", "--max-sequences", "2"]
   def ask(address):
     body = {"model": "model", "prompt": "Hello", "max_tokens": 8, "temperature": 0}
-    request = urllib.request.Request(address + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    request = urllib.request.Request(address + "/v1/completions", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
     return json.load(urllib.request.urlopen(request, timeout=30))["choices"][0]["text"]
   texts = []
   for command in (serve, launch(kind, 2, *serve)):

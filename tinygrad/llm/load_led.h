@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "tinygrad/llm/world_leader.h"
+#include "tinygrad/llm/language_model.h"
 
 namespace tg::llm {
 

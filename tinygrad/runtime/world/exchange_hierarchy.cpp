@@ -1,4 +1,4 @@
-/// \file Exchanges on several machines of several processes each: what goes between machines goes once, and not once for
+/// \file Exchanges on several machines of several processes each: what goes between machines goes once, not once for
 /// each process.
 #include <algorithm>
 #include <cstring>
