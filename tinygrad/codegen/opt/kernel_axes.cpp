@@ -184,13 +184,18 @@ void KernelAxes::apply_tensor_core(const Opt& opt) {
   if (core && core->threads > 1) cut_fragment(opt, *core);
 }
 
-/// Returns the longest output loop that one factor depends on and the other does not; -1: there is none.
+/// Returns the longest output loop that one factor depends on and the other does not, of equal ones that along which
+/// the factor lies in memory; -1: there is none.
 int KernelAxes::own_axis(UOp factor, UOp other) const {
   int best = -1;
-  for (int a = 0; a < static_cast<int>(axes_.size()); a++)
-    if (is_output_loop(a) && at(a).size > 0 && depends_on(factor, range(a)) && !depends_on(other, range(a)) &&
-        (best < 0 || at(a).size > at(best).size))
-      best = a;
+  std::pair<int64_t, bool> most;
+  for (int a = 0; a < static_cast<int>(axes_.size()); a++) {
+    if (!is_output_loop(a) || at(a).size <= 0 || !depends_on(factor, range(a)) || depends_on(other, range(a))) continue;
+    const std::pair score{at(a).size, reads_adjacent(factor, range(a))};
+    if (best >= 0 && score <= most) continue;
+    best = a;
+    most = score;
+  }
   return best;
 }
 

@@ -39,7 +39,40 @@ UOp before_widening(UOp v, DType wide) {
   return {};
 }
 
-Sum find_sum(UOp sink) {
+/// Returns a value that reads memory whether `gate` holds or not; empty where it would read beyond the end.
+UOp without_gate(UOp v, UOp gate) {
+  std::vector<std::pair<UOp, UOp>> map;
+  for (UOp u : v.toposort()) {
+    if (!u.is(Ops::INDEX) || !u.src(1).is(Ops::WHERE)) continue;
+    const UOp at = u.src(1);
+    if (at.src(0) != gate || !at.src(2).is_invalid()) continue;
+    if (!u.src(0).is(Ops::PARAM) || vmin(at.src(1)) < 0 || vmax(at.src(1)) >= vmax(u.src(0).src(0))) return {};
+    map.push_back({at, at.src(1)});
+  }
+  return v.substitute(map);
+}
+/// Moves the gate of a product, gate ? x * y : 0, into the factor that depends on what it asks, as gradients of padded
+/// convolutions have it: the other one is the same for all results then. Returns the product itself where there is no
+/// gate, or none that moves.
+UOp with_gate_inside(UOp v) {
+  if (!v.is(Ops::WHERE) || !v.src(1).is(Ops::MUL) || !v.src(2).is_const() || v.src(2).is_invalid() ||
+      v.src(2).const_float() != 0)
+    return v;
+  const UOp gate = v.src(0), product = v.src(1);
+  for (size_t f : {0, 1}) {
+    const UOp other = without_gate(product.src(1 - f), gate);
+    const auto needs_all = [&](UOp x) {
+      return std::ranges::all_of(ranges_of(gate), [&](UOp r) { return depends_on(x, r); });
+    };
+    if (!other || needs_all(other) || !needs_all(product.src(f))) continue;
+    const UOp gated = gate.where(product.src(f), UOp::constant(0, product.src(f).dtype()));
+    return f == 0 ? UOp::alu(Ops::MUL, {gated, other}) : UOp::alu(Ops::MUL, {other, gated});
+  }
+  return v;
+}
+
+/// `together`: for instructions of several threads.
+Sum find_sum(UOp sink, bool together) {
   Sum s;
   for (UOp u : sink.toposort()) {
     if (!u.is(Ops::REDUCE)) continue;
@@ -48,7 +81,7 @@ Sum find_sum(UOp sink) {
     s.reduce = u;
   }
   if (!s.reduce) return {};
-  UOp v = s.reduce.src(0);
+  UOp v = together ? with_gate_inside(s.reduce.src(0)) : s.reduce.src(0);
   if (v.is(Ops::MUL)) {
     s.factors[0] = v.src(0);
     s.factors[1] = v.src(1);
@@ -223,11 +256,12 @@ int64_t word_count(UOp range, const TensorCore& core) {
   return (words + all - 1) / all * all;
 }
 
-/// Returns the range of a sum to pack: the longest of those that are contiguous in memory. Where several threads share
-/// an instruction, at most a third of its terms are padding.
+/// Returns the range of a sum to pack: the longest of those that are contiguous in memory; the longest of all where a
+/// register holds one element, and nothing is packed. Where several threads share an instruction, at most a third of
+/// its terms are padding.
 UOp range_to_pack(const Sum& s, const TensorCore& core) {
   UOp range;
-  std::tuple<bool, bool, int64_t> best{};
+  std::tuple<bool, int64_t, int64_t> best{};
   for (size_t i = 1; i < s.reduce.nsrc(); i++) {
     UOp r = s.reduce.src(i);
     if (!r.src(0).is_const()) continue;
@@ -235,27 +269,36 @@ UOp range_to_pack(const Sum& s, const TensorCore& core) {
     const bool full = core.threads == 1 || word_count(r, core) * core.pack * 2 <= n * 3;
     bool unit = false;
     for (size_t f = 0; f < 2; f++)
-      if (UOp v = s.narrow(f) ? s.narrow(f) : s.factors[f])
-        for (UOp u : v.toposort()) unit |= u.is(Ops::LOAD) && AffineIndex(u.src(0).src(1)).coefficient(r) == 1;
-    if (const std::tuple score{full, unit, n}; full && score > best) {
+      if (UOp v = s.narrow(f) ? s.narrow(f) : s.factors[f]) unit |= reads_adjacent(v, r);
+    const std::tuple<bool, int64_t, int64_t> score =
+        core.pack == 1 ? std::tuple{full, n, int64_t{unit}} : std::tuple{full, int64_t{unit}, n};
+    if (full && score > best) {
       range = r;
       best = score;
     }
   }
-  return range && std::get<2>(best) >= core.pack ? range : UOp();
+  return range && static_cast<int64_t>(range.src(0).const_int()) >= core.pack ? range : UOp();
 }
 }  // namespace
+
+bool reads_adjacent(UOp value, UOp range) {
+  const UOps nodes = value.toposort();
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [&](UOp u) { return u.is(Ops::LOAD) && AffineIndex(u.src(0).src(1)).coefficient(range) == 1; });
+}
 
 std::vector<std::pair<UOp, int>> tensor_core_choices(UOp sink, const Renderer& renderer, int inexact, int select) {
   const std::vector<const TensorCore*> cores = renderer.tensor_cores();
   if (cores.empty()) return {};
-  const Sum s = find_sum(sink);
-  if (!s.reduce) return {};
+  const Sum alone = find_sum(sink, false), together = find_sum(sink, true);
+  if (!alone.reduce && !together.reduce) return {};
   std::vector<std::pair<UOp, int>> out;
   Fit f;
   for (const TensorCore* core : cores) {
     const auto number = static_cast<int>(core - tensor_core_table().data());
     if ((!core->exact && inexact < 2) || (core->rounds && inexact < 3) || (select >= 0 && select != number)) continue;
+    const Sum& s = core->threads > 1 ? together : alone;
+    if (!s.reduce) continue;
     if (!fit(s, *core, sink, &f)) continue;
     const UOp range = range_to_pack(s, *core);
     if (range &&
@@ -270,7 +313,7 @@ UOp with_tensor_core(UOp sink, UOp range, int number, const Renderer& renderer) 
   if (number < 0 || number >= static_cast<int>(table.size())) return sink;
   const TensorCore& core = table[static_cast<size_t>(number)];
   const std::vector<const TensorCore*> known = renderer.tensor_cores();
-  const Sum s = find_sum(sink);
+  const Sum s = find_sum(sink, core.threads > 1);
   Fit f;
   if (!contains(known, &core) || !s.reduce || !range.src(0).is_const() || !fit(s, core, sink, &f)) return sink;
   const auto own = std::find(s.reduce.srcs().begin() + 1, s.reduce.srcs().end(), range);

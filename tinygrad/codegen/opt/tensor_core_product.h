@@ -7,6 +7,9 @@
 
 namespace tg {
 
+/// Returns true when a value reads memory whose elements follow each other along the range.
+bool reads_adjacent(UOp value, UOp range);
+
 /// Returns every way that fits a kernel with one sum of products: the reduce range to pack, and the instruction by its
 /// row of tensor_core_table(). `inexact` is CodegenOptions::tensor_cores, `select` (or -1) allows only one row of the
 /// table.

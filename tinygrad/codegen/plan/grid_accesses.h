@@ -10,8 +10,9 @@ namespace tg {
 class GridAccesses {
  public:
   explicit GridAccesses(const KernelAxes& kernel);
-  /// Returns how many accesses move by one element along a range of the AST.
-  int adjacent(UOp range) const;
+  /// Returns how many elements are in the tensors that are accessed one after another along a range of the AST: what
+  /// neighbouring threads, or one thread at a time, should take together.
+  double adjacent(UOp range) const;
   /// Returns how many elements along a range a thread reads or writes at once: Renderer::run_bytes of the widest among
   /// the largest tensors that are adjacent along it.
   int64_t run_of(UOp range) const;
@@ -23,6 +24,7 @@ class GridAccesses {
   struct Access {
     AffineIndex index;
     int itemsize;
+    double elements;
   };
   std::vector<Access> accesses_;
   int64_t run_bytes_;

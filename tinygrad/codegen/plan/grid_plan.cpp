@@ -48,7 +48,7 @@ class GridPlanner {
   };
   const KernelAxes::Axis& axis(int a) const { return k_.axes()[static_cast<size_t>(a)]; }
   bool is_output(int a) const { return !axis(a).reduce && !axis(a).ordered && axis(a).size > 1; }
-  int adjacent(int a) const { return accesses_.adjacent(k_.range(a)); }
+  double adjacent(int a) const { return accesses_.adjacent(k_.range(a)); }
   int64_t run_of(int a) const { return accesses_.run_of(k_.range(a)); }
   void read_runs(int a, OptOp op, int64_t threads);
   int longest(bool reduce) const;
@@ -196,7 +196,9 @@ bool GridPlanner::plan_shared_sums() {
     if (axis(outer).type == AxisType::kLoop) split_off(OptOp::kLocal, outer, divisor(outer, neighbours));
   }
   const int64_t most = std::min(kGroup, all) / threads_;
-  if (shuffles) return plan_warp_sums(a, outer, most);
+  // Few groups: each takes as many threads as there may be, where that saves time.
+  if (shuffles)
+    return plan_warp_sums(a, outer, outputs_ < gpu_figures(k_.renderer().target()).units ? all / threads_ : most);
   const auto wanted = static_cast<int64_t>(std::exp2(std::ceil(std::log2(std::sqrt(axis(a).size)))));
   const int64_t n = std::clamp<int64_t>(wanted, 4, std::max<int64_t>(most, 4));
   int64_t part = divisor(a, n);

@@ -186,10 +186,10 @@ class MatrixPlanner {
     if (t.steps > 1) k_.apply({OptOp::kUnroll, f_.words, t.steps});
     for (size_t i = 0; i < 2; i++)
       if (t.cluster[i] > 1) split_cluster(axes[i], t.cluster[i]);
-    if (k_.axes()[static_cast<size_t>(f_.words)].type != AxisType::kReduce) return;  // one step holds all words
-    move_words_inside();
+    const int loop = loop_to_fill_in();
+    if (loop < 0) return;  // one step holds everything
     for (int64_t operand = 0; operand < static_cast<int64_t>(stageable(k_.sink()).size()); operand++) try {
-        k_.apply({OptOp::kStage, f_.words, operand});
+        k_.apply({OptOp::kStage, loop, operand});
       } catch (const KernelOptError&) {}  // read from memory, where it does not fit
   }
 
@@ -239,12 +239,17 @@ class MatrixPlanner {
         last = a;
     if (last != axis) k_.apply({OptOp::kSwap, axis, last});
   }
-  /// Makes the loop over words the innermost one, so that panels hold no more than its step.
-  void move_words_inside() {
-    int last = f_.words;
+  /// Returns the innermost loop of the sum, whose steps panels hold; -1: there is none. Multiply-adds leave the loop over
+  /// words outside of others, those over the window of a convolution: what its steps read lies close together, so it
+  /// stays in the first cache. Copy engines fill panels for the loop over words, which is made the innermost one.
+  int loop_to_fill_in() {
+    int last = -1;
     for (int a : k_.order())
       if (k_.axes()[static_cast<size_t>(a)].type == AxisType::kReduce) last = a;
-    if (last != f_.words) k_.apply({OptOp::kSwap, f_.words, last});
+    if (f_.core->multiply_adds() || last == f_.words) return last;
+    if (k_.axes()[static_cast<size_t>(f_.words)].type != AxisType::kReduce) return -1;
+    k_.apply({OptOp::kSwap, f_.words, last});
+    return f_.words;
   }
 
   KernelAxes& k_;
