@@ -17,6 +17,8 @@ class Exchange {
   virtual bool advance(bool* moved) = 0;
   /// Returns the ranks it waits for.
   virtual std::vector<int> missing() const = 0;
+  /// Returns why it will never be complete, "" where nothing says so.
+  virtual std::string broken() { return {}; }
 };
 
 /// Starts an operation of process `me` (a rank of the group). `in` and `out` stay until it is complete.
