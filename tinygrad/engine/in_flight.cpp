@@ -111,7 +111,7 @@ InFlight::~InFlight() {
 
 void InFlight::start(const Launch& l) {
   const Collective c = collective_of(*l.call->collective, buffer_of(list_, l, 0), buffer_of(list_, l, 1));
-  if (is_pair(c) && buffer_of(list_, l, 0).device().link()) {
+  if (is_pair(c) && !distributed::is_agreed(buffer_of(list_, l, 0).device(), c)) {
     pairs_.push_back(&l);
     return;
   }
@@ -162,8 +162,8 @@ void InFlight::begin_on_device(DeviceGroup& group, const Collective& c, std::vec
   pending_.push_back({std::move(launches), nullptr, std::move(begun), nullptr, now, c});
 }
 
-/// Begins what was sent and received without anything else between: of each pair of processes in one order, so that all
-/// who meet for the first time meet.
+/// Begins what has been put off: two processes that exchange something for the first time agree on the way, for which
+/// each waits for the other. All do so in the order of the pairs, so that nobody waits for one that waits elsewhere.
 void InFlight::begin_pairs() {
   struct Pair {
     int from, to;
@@ -225,8 +225,7 @@ bool InFlight::conflicts(const std::vector<const Launch*>& members, const Launch
 }
 
 void InFlight::wait_for(const Launch& l) {
-  const bool another = l.is_collective() && is_pair({.what = l.call->collective->what});
-  if (!pairs_.empty() && (!another || conflicts(pairs_, l))) begin_pairs();
+  if (conflicts(pairs_, l)) begin_pairs();
   for (auto it = open_.begin(); it != open_.end();) {
     if (!conflicts(it->launches, l)) {
       ++it;

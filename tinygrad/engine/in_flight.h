@@ -63,7 +63,7 @@ class InFlight {
   const LaunchList& list_;
   std::deque<Pending> pending_;
   std::deque<Bucket> open_;
-  std::vector<const Launch*> pairs_;  // what devices send and receive, and have not begun
+  std::vector<const Launch*> pairs_;  // what is sent and received between processes that have not agreed on the way
 };
 
 /// Tells the other processes, which wait for this one, of the error that ends a run here.

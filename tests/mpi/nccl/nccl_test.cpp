@@ -122,7 +122,7 @@ TEST_F(Nccl, RingOfSendersAndReceivers) {
   for (int64_t n : {5, 3000}) {
     const Tensor mine = tensor_of(dtypes::float32, n);
     Tensor sent = distributed::send(mine, to), got = distributed::receive(Tensor::zeros(n), from);
-    Tensor::realize({sent, got});
+    realize({sent, got});
     EXPECT_EQ(floats(sent), values_of(dtypes::float32, rank(), n));
     EXPECT_EQ(floats(got), values_of(dtypes::float32, from, n));
   }
@@ -146,12 +146,12 @@ TEST_F(Nccl, ChainsWithKernels) {
 }
 
 TEST_F(Nccl, SmallOnesAreOneGroup) {
-  std::vector<Tensor> in, out;
+  Tensors in, out;
   for (int64_t k = 0; k < 5; k++) in.push_back(tensor_of(dtypes::float32, 10 + k));
   distributed::all_reduce(in[0], world(), {"data"}).realize();  // the group has formed
   const size_t groups = calls("ncclGroupStart"), sums = calls("ncclAllReduce");
   for (const Tensor& t : in) out.push_back(distributed::all_reduce(t, world(), {"data"}));
-  Tensor::realize(out);
+  realize(out);
   for (int64_t k = 0; k < 5; k++)
     EXPECT_EQ(floats(out[static_cast<size_t>(k)]), combined(dtypes::float32, Ops::ADD, 10 + k));
   EXPECT_EQ(calls("ncclGroupStart") - groups, 1u);

@@ -22,8 +22,9 @@ constexpr auto kErrorLook = std::chrono::milliseconds(20);  ///< between questio
 
 /// Groups by device and ranks; null: they use the host. Never destroyed: operations may be under way at the end.
 struct Groups {
+  using Key = std::pair<std::string, std::vector<int>>;
   std::mutex mutex;
-  std::map<std::pair<std::string, std::vector<int>>, std::unique_ptr<DeviceGroup>> known;
+  std::map<Key, std::unique_ptr<DeviceGroup>> known;
 };
 Groups& groups() {
   static auto* g = new Groups;
@@ -35,6 +36,13 @@ bool is_pair(const Collective& c) { return c.what == CollectiveKind::kSend || c.
 std::vector<int> ranks_of(const Collective& c) {
   if (!is_pair(c)) return c.group;
   return c.what == CollectiveKind::kSend ? std::vector<int>{rank(), c.root} : std::vector<int>{c.root, rank()};
+}
+
+/// The two of a pair are not a group that others know as one.
+Groups::Key key_of(Device& device, const Collective& c) {
+  Groups::Key key{device.name(), ranks_of(c)};
+  if (is_pair(c)) key.second.push_back(-1);
+  return key;
 }
 
 /// What each process says before a group forms.
@@ -216,19 +224,22 @@ DeviceGroup* device_group(Device& device, const Collective& c) {
   if (!link || !world || ranks.size() < 2) return nullptr;
   check(c);
   if (world->failed()) world->throw_failure(text_of(c));
+  const Groups::Key key = key_of(device, c);
   std::unique_lock lock(groups().mutex);
-  // The two of a pair are not a group that others know as one.
-  std::vector<int> key = ranks;
-  if (is_pair(c)) key.push_back(-1);
-  const auto known = groups().known.find({device.name(), key});
+  const auto known = groups().known.find(key);
   DeviceGroup* group = known == groups().known.end() ? nullptr : known->second.get();
   if (known == groups().known.end()) {
     lock.unlock();
     std::unique_ptr<DeviceGroup> formed = form(*link, ranks, is_pair(c));
     lock.lock();
-    group = (groups().known[{device.name(), key}] = std::move(formed)).get();
+    group = (groups().known[key] = std::move(formed)).get();
   }
   return group && group->takes(c) ? group : nullptr;
+}
+
+bool is_agreed(Device& device, const Collective& c) {
+  std::lock_guard lock(groups().mutex);
+  return !device.link() || groups().known.contains(key_of(device, c));
 }
 
 OnDevice::OnDevice(DeviceGroup& group, Device& device, const Collective& whole,

@@ -15,6 +15,9 @@ namespace tg::distributed {
 /// DeviceError in all where NCCL=2 asks one of them for what they cannot do.
 DeviceGroup* device_group(Device& device, const Collective& c);
 
+/// Whether the processes of an operation have agreed: device_group() waits for none of them then.
+bool is_agreed(Device& device, const Collective& c);
+
 /// Operations under way on a device.
 class OnDevice {
  public:
