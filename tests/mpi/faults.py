@@ -16,13 +16,14 @@ def launch(kind, ranks, *program):
   """Returns the command that starts so many processes of a program."""
   return LAUNCH[kind] + ["-n", str(ranks)] + UNDER[kind] + list(program)
 
-LIMIT_S = 10  # from the fault to the last error
+# From the fault to the last error. Interpreting what the host is ahead of a fake GPU takes seconds.
+LIMIT_S = 20 if os.environ.get("DEV", "").startswith("CUDA") else 10
 EXPECT = {  # what the message says
   "kill": "died", "segfault": "died", "throw": "the data set is damaged", "leave": "ended the program|died|left",
   "hang": "did not take part in .* within", "stop": "did not take part in .* within", "shapes": "does something else",
   "memory": "memory", "fail": "has seen a NaN",
   # The fake NCCL's: an operation that ends with an error, and one that does not end.
-  "device": "has an error of NCCL: unhandled system error .fake., in", "device_hang": "did not take part in .* within",
+  "device": "has an error of its device: .* unhandled system error .fake.", "device_hang": "did not take part in .* within",
 }
 
 def left_behind(mark):

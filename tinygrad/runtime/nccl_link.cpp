@@ -76,6 +76,11 @@ class NcclGroup final : public DeviceGroup {
   }
   void start(std::span<const DeviceOperation> operations) override;
   EventRef launched() override;
+  size_t under_way() override {
+    std::lock_guard lock(mutex_);
+    forget_done();
+    return under_way_.size();
+  }
   std::string broken() override;
   void abandon(const std::function<void(const std::string&)>& lost) noexcept override;
   bool leave() override;
@@ -199,7 +204,8 @@ std::string NcclGroup::broken() {
   if (const int failed = f_.CommGetAsyncError(comm_, &error)) error = failed;
   if (error == nccl::kSuccess || error == nccl::kInProgress) return {};
   const char* const last = f_.GetLastError(comm_);
-  return str("has an error of NCCL: ", f_.GetErrorString(error), last && *last ? str(" (", last, ")") : "");
+  return str("has an error of its device: [NCCL] ", f_.GetErrorString(error),
+             last && *last ? str(" (", last, ")") : "");
 }
 
 void NcclGroup::abandon(const std::function<void(const std::string&)>& lost) noexcept {

@@ -17,7 +17,8 @@
 
 namespace tg::distributed {
 namespace {
-constexpr auto kGrace = std::chrono::milliseconds(300);     ///< from an error of a device until a death explains it
+constexpr double kGrace_s = 0.3;  ///< from an error of a device until a death that explains it is known
+constexpr size_t kAhead = 64;     ///< starts of a group that the host is ahead of the device, at most
 constexpr auto kErrorLook = std::chrono::milliseconds(20);  ///< between questions for errors
 
 /// Groups by device and ranks; null: they use the host. Never destroyed: operations may be under way at the end.
@@ -110,23 +111,33 @@ class Looks {
 
 /// Throws the reason of the world's failure.
 void raise(const std::string& operation) { progress_of_world()->throw_failure(operation); }
-/// Calls `f`. What it throws because the world failed meanwhile becomes the reason of that.
+/// Calls `f`. An error that it throws while the world fails is not the reason of that, and where the world goes on it
+/// has failed by the error.
 template <class F> auto in_the_world(DeviceGroup& group, const std::string& operation, F&& f) {
   WorldProgress& world = *progress_of_world();
   try {
     if (!world.failed()) return f();
-  } catch (const DeviceError&) {
-    if (!world.failed()) throw;
+  } catch (const DeviceError& e) {
+    for (Looks looks; !world.failed() && looks.seconds() < kGrace_s; looks.pause()) continue;
+    if (!world.failed()) fail(str("has an error of its device: ", e.what()));
   }
   group.abandon(raise);
   world.throw_failure(operation);
 }
-/// Returns what launched() gives, when it does. PeerError where the world fails before.
+/// Returns what launched() gives, when it does. PeerError where the world fails before; DeviceError.
 EventRef await_launched(DeviceGroup& group, const std::string& operation) {
-  for (Looks looks;; looks.pause()) {
-    if (EventRef e = in_the_world(group, operation, [&] { return group.launched(); })) return e;
-    if (looks.seconds() > progress_of_world()->timeout_s()) fail("waited in vain for the devices of others");
+  const WorldProgress& world = *progress_of_world();
+  for (Looks looks; !world.failed(); looks.pause()) {
+    if (EventRef e = group.launched()) return e;
+    if (looks.seconds() > world.timeout_s()) fail("waited in vain for the devices of others");
   }
+  group.abandon(raise);
+  progress_of_world()->throw_failure(operation);
+}
+
+/// Waits while the host is too far ahead. PeerError where the world fails.
+void await_room(DeviceGroup& group, const std::string& operation) {
+  for (Looks looks; in_the_world(group, operation, [&] { return group.under_way(); }) >= kAhead;) looks.pause();
 }
 
 /// Makes the group of processes whose cards agree; throws what went wrong here.
@@ -178,6 +189,7 @@ class Watched final : public Exchange {
   };
   Watched(DeviceGroup& group, std::shared_ptr<Place> place, std::vector<int> others)
       : group_(group), place_(std::move(place)), others_(std::move(others)) {}
+  bool in_order() const override { return true; }
   bool advance(bool* moved) override {
     if (!place_->there.load(std::memory_order_acquire) || !place_->event->done()) return false;
     return *moved = true;
@@ -187,10 +199,10 @@ class Watched final : public Exchange {
     const Clock::time_point now = Clock::now();
     if (now - looked_ < kErrorLook) return {};
     looked_ = now;
-    std::string why = group_.broken();
+    const std::string why = group_.broken();
     if (why.empty()) return {};
     if (!found_) found_ = now;
-    return now - *found_ > kGrace ? why : std::string();
+    return std::chrono::duration<double>(now - *found_).count() > kGrace_s ? why : std::string();
   }
 
  private:
@@ -250,6 +262,7 @@ OnDevice::OnDevice(DeviceGroup& group, Device& device, const Collective& whole,
   std::erase(others, rank());
   Collective named = whole;
   if (is_pair(whole)) named.group = {rank()};
+  await_room(group, text_of(whole));
   const auto place = std::make_shared<Watched::Place>();
   const auto op = std::make_shared<WorldOperation>(world, std::move(named), nullptr, nullptr, std::move(keep));
   op->exchange = std::make_unique<Watched>(group, place, std::move(others));
@@ -258,7 +271,7 @@ OnDevice::OnDevice(DeviceGroup& group, Device& device, const Collective& whole,
     const auto lock = device.transfers().before_launch(accesses_);
     in_the_world(group, text_of(whole), [&] { group.start(operations); });
   }
-  done_ = await_launched(group, text_of(whole));
+  done_ = in_the_world(group, text_of(whole), [&] { return await_launched(group, text_of(whole)); });
   place->event = done_;
   place->there.store(true, std::memory_order_release);
   operation_ = op;
@@ -275,14 +288,24 @@ void abandon_device_groups() {
     if (group) group->abandon(raise);
 }
 
-void leave_device_groups() {
+namespace {
+/// Waits until `done` says so of every group, at most as long as others are waited for.
+template <class F> void for_all_groups(F&& done) {
   const WorldProgress& world = *progress_of_world();
   std::lock_guard lock(groups().mutex);
   try {
     for (auto& [key, group] : groups().known)
-      for (Looks looks; group && !world.failed() && !group->leave(); looks.pause())
+      for (Looks looks; group && !world.failed() && !done(*group); looks.pause())
         if (looks.seconds() > world.timeout_s()) break;
   } catch (const Error& e) { note_lines(str("tinygrad: [finalize] ", e.what(), "\n")); }
+}
+}  // namespace
+
+void settle_device_groups() {
+  for_all_groups([](DeviceGroup& g) { return g.under_way() == 0; });
+}
+void leave_device_groups() {
+  for_all_groups([](DeviceGroup& g) { return g.leave(); });
 }
 
 }  // namespace tg::distributed

@@ -38,6 +38,8 @@ class OnDevice {
 
 /// Ends what is under way, in a world that has failed.
 void abandon_device_groups();
+/// Waits until nothing is under way, or the world fails.
+void settle_device_groups();
 /// Leaves all groups, with the other processes, which do the same.
 void leave_device_groups();
 

@@ -30,6 +30,8 @@ class DeviceGroup {
   /// Returns the event behind the operations begun last, once the device has them as commands; null before that.
   /// Also after the group was made, then of no command. PeerError of an error, or after abandon().
   virtual EventRef launched() = 0;
+  /// Returns how many starts are not done.
+  virtual size_t under_way() = 0;
   /// Returns an error of what goes on by itself, "" where there is none.
   virtual std::string broken() = 0;
   /// Ends everything under way. `lost` throws the reason, given the text of an operation: where one is not done, whoever

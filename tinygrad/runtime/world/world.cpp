@@ -96,6 +96,7 @@ void init(const InitOptions& options) {
     const std::string asked = env::MPI_LIBRARY.get();
     auto* progress = new WorldProgress(Mpi::open(asked.empty() ? launcher.library : asked), limit);
     progress->on_failure = abandon_device_groups;
+    progress->on_leaving = leave_device_groups;
     progress->join(launcher.size);
     g_progress = progress;
     set_output_rank(progress->rank());
@@ -183,7 +184,7 @@ void finalize() {
   std::lock_guard lock(world_mutex());
   if (!g_progress || g_left) return;
   write_profile();
-  if (!g_progress->failed()) leave_device_groups();
+  settle_device_groups();
   g_left = true;
   g_progress->leave();
 }

@@ -241,14 +241,16 @@ void WorldProgress::begin_submitted() {
 
 bool WorldProgress::advance_all(Clock::time_point now) {
   bool any = false;
-  std::set<uint64_t> went_on;  // groups
+  std::set<uint64_t> went_on, waiting;  // groups
   std::erase_if(active_, [&](const std::shared_ptr<WorldOperation>& op) {
+    if (op->exchange->in_order() && waiting.contains(op->group_id)) return false;
     bool moved = false;
     const bool done = op->exchange->advance(&moved);
     if (moved) op->moved = now;
     any |= moved || done;
     if (!done) {
-      look_after(*op, now);
+      // What waits behind another operation of its group waits for the same processes.
+      if (waiting.insert(op->group_id).second) look_after(*op, now);
       return false;
     }
     went_on.insert(op->group_id);
@@ -466,6 +468,7 @@ void WorldProgress::leave() {
       if (!all) sched_yield();
     }
     if (all) {
+      if (on_leaving) on_leaving();
       end_receiving();
       watch_.reset();
       {

@@ -70,8 +70,8 @@ class WorldProgress {
   void leave();
   /// Waits, for a moment, until the others have been told of a failure.
   void wait_told();
-  /// Called by the thread once the world has failed. Set before the first operation.
-  std::function<void()> on_failure;
+  /// Called by the thread once the world has failed, and by leave() when all are there. Set before join().
+  std::function<void()> on_failure, on_leaving;
 
  private:
   struct Control {
@@ -114,9 +114,9 @@ class WorldProgress {
 
   std::mutex mpi_mutex_;  // held by whoever calls MPI; guards what follows
   std::vector<std::shared_ptr<WorldOperation>> active_;
-  std::map<uint64_t, std::deque<Known>> history_;  // by group: its latest operations
-  std::map<uint64_t, uint64_t> numbers_;           // by group: operations so far
-  std::map<int, std::string> doing_;               // by rank: what it said last that it waits in
+  std::map<uint64_t, std::deque<Known>> history_;         // by group: its latest operations
+  std::map<uint64_t, uint64_t> numbers_;                  // by group: operations so far
+  std::map<int, std::string> doing_;                      // by rank: what it said last that it waits in
   std::map<std::pair<uint64_t, int>, uint64_t> reached_;  // by group and rank: operations it said it came to
   std::vector<bool> left_;
   Control incoming_;
