@@ -1,8 +1,8 @@
 /// \file libnccl.so.2, faked: operations are commands of the fake GPUs' streams, messages between processes are files.
 ///
 /// What is checked: communicators that are none, or no more; calls while one goes on by itself, or for another device
-/// than the current one; streams that got other commands before an operation was launched; groups that do not end. Memory is checked by the fake driver. A process that used the library
-/// wrongly ends with an error.
+/// than the current one; streams that got other commands before an operation was launched; groups that do not end.
+/// Memory is checked by the fake driver. A process that used the library wrongly ends with an error.
 #include <dlfcn.h>
 #include <unistd.h>
 

@@ -23,7 +23,8 @@ EXPECT = {  # what the message says
   "hang": "did not take part in .* within", "stop": "did not take part in .* within", "shapes": "does something else",
   "memory": "memory", "fail": "has seen a NaN",
   # The fake NCCL's: an operation that ends with an error, and one that does not end.
-  "device": "has an error of its device: .* unhandled system error .fake.", "device_hang": "did not take part in .* within",
+  "device": "has an error of its device: .* unhandled system error .fake.",
+  "device_hang": "did not take part in .* within",
 }
 
 def left_behind(mark):
@@ -41,7 +42,8 @@ def run(program, kind, ranks, fault):
   who, delay = random.randrange(ranks), random.randrange(0, 400)
   mark = f"TG_FAULT_RUN={uuid.uuid4()}"
   env = dict(os.environ, WORLD_TIMEOUT="4", NUM_CPU_THREADS="1", **dict([mark.split("=")]))
-  if fault.startswith("device"): env["FAKE_NCCL_STOP"] = f"{who}:{random.randrange(2, 9)}:{2 if fault == 'device' else 0}"
+  if fault.startswith("device"):
+    env["FAKE_NCCL_STOP"] = f"{who}:{random.randrange(2, 9)}:{2 if fault == 'device' else 0}"
   start = time.monotonic()
   with tempfile.TemporaryDirectory() as env["FAKE_NCCL_FOLDER"]:
     p = subprocess.run(launch(kind, ranks, program, fault, str(who), str(delay)), env=env,

@@ -211,7 +211,10 @@ std::string NcclGroup::broken() {
 void NcclGroup::abandon(const std::function<void(const std::string&)>& lost) noexcept {
   std::lock_guard lock(mutex_);
   if (!comm_) return;
-  context_.enter_quietly();
+  if (!context_.enter_quietly()) {  // the program ends, and the driver has ended before
+    comm_ = nullptr;
+    return;
+  }
   forget_done();
   if (!text_.empty() || !under_way_.empty()) {
     const std::string text = under_way_.empty() ? text_ : under_way_.front().text;
@@ -224,7 +227,10 @@ void NcclGroup::abandon(const std::function<void(const std::string&)>& lost) noe
 bool NcclGroup::leave() {
   std::lock_guard lock(mutex_);
   if (!comm_) return true;
-  context_.enter();
+  if (!context_.enter_quietly()) {  // the program ends, and the driver has ended before
+    comm_ = nullptr;
+    return true;
+  }
   forget_done();
   if (!under_way_.empty()) return false;
   if (!std::exchange(finalizing_, true)) check(f_.CommFinalize(comm_), "CommFinalize");

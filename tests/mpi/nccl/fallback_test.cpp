@@ -45,5 +45,41 @@ TEST(NcclInsists, OrAnErrorInAll) {
   }
 }
 
+/// What fails in one process while a group forms is no error: all exchange through the host.
+void expect_host(const char* symbol, int where, const std::string& note) {
+  if (rank() == where) fake::nccl_control().fail_call(symbol, 1, 2);
+  std::string notes;
+  EXPECT_EQ(sum_of_ranks(&notes), static_cast<float>(size() * (size() + 1)) / 2);
+  EXPECT_NE(notes.find(str("memory of GPUs is exchanged through the host: rank ", where, ": ", note)),
+            std::string::npos)
+      << notes;
+  EXPECT_EQ(fake::calls("ncclAllReduce"), 0u);
+  EXPECT_EQ(fake::nccl_control().living(), 0);
+}
+TEST(NcclJoinFails, Id) { expect_host("ncclGetUniqueId", 0, "[ncclGetUniqueId] CUDA: unhandled system error"); }
+TEST(NcclJoinFails, Init) {
+  expect_host("ncclCommInitRankConfig", 1, "[ncclCommInitRankConfig] CUDA: unhandled system error (fake)");
+}
+
+/// Later it ends the world, with the process and the operation.
+void expect_end(const char* symbol) {
+  std::string notes;
+  EXPECT_EQ(sum_of_ranks(&notes), static_cast<float>(size() * (size() + 1)) / 2);
+  EXPECT_EQ(fake::calls("ncclAllReduce"), 1u);
+  if (rank() == 1) fake::nccl_control().fail_call(symbol, 1, 2);
+  try {
+    sum_of_ranks(&notes);
+    ADD_FAILURE() << "no error";
+  } catch (const PeerError& e) {
+    testing::internal::GetCapturedStderr();
+    EXPECT_EQ(e.rank, 1);
+    EXPECT_NE(std::string(e.what()).find("allreduce ADD of 5 float32"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("has an error of its device: ["), std::string::npos) << e.what();
+  }
+}
+TEST(NcclCallFails, AllReduce) { expect_end("ncclAllReduce"); }
+TEST(NcclCallFails, GroupEnd) { expect_end("ncclGroupEnd"); }
+TEST(NcclCallFails, AsyncError) { expect_end("ncclCommGetAsyncError"); }
+
 }  // namespace
 }  // namespace tg

@@ -1,5 +1,6 @@
-/// \file Gives each process a GPU of its own before the program begins, as launchers of clusters do. NCCL_TEST says what
-/// is otherwise: "shared", all have one GPU; "absent", rank 1 has no NCCL; "insists", rank 1 alone wants it in any case.
+/// \file Gives each process a GPU of its own before the program begins, as launchers of clusters do. NCCL_TEST says
+/// what is otherwise: "shared": all have one GPU; "absent": rank 1 has no NCCL; "insists": rank 1 alone takes nothing
+/// else.
 #include <cstdlib>
 #include <string>
 

@@ -140,30 +140,40 @@ void await_room(DeviceGroup& group, const std::string& operation) {
   for (Looks looks; in_the_world(group, operation, [&] { return group.under_way(); }) >= kAhead;) looks.pause();
 }
 
-/// Makes the group of processes whose cards agree; throws what went wrong here.
-std::unique_ptr<DeviceGroup> join(DeviceLink& link, const std::vector<int>& ranks, bool pair, std::string* why) {
-  struct Id {
-    char bytes[128] = {};
-    char why[384] = {};
-  } id;
-  if (ranks[0] == rank()) {
-    try {
-      const std::string made = link.make_id();
-      std::memcpy(id.bytes, made.data(), std::min(sizeof id.bytes, made.size()));
-    } catch (const DeviceError& e) { fill(id.why, sizeof id.why, e.what()); }
-  }
-  run({.what = CollectiveKind::kBroadcast, .dtype = dtypes::uint8, .elements = sizeof id, .group = ranks}, &id, &id);
-  *why = id.why;
-  if (!why->empty()) return nullptr;
-  std::unique_ptr<DeviceGroup> group;
-  Card joined;
+/// Returns what went wrong in the first process in which something did; empty: nothing. `mine`: what did here.
+std::string first_reason(const std::string& mine, const std::vector<int>& ranks) {
+  Card card;
+  fill(card.why, sizeof card.why, mine);
+  const std::vector<Card> all = cards_of_all(card, ranks);
+  for (size_t i = 0; i < all.size(); i++)
+    if (*all[i].why) return str("rank ", ranks[i], ": ", all[i].why);
+  return {};
+}
+/// Calls `f` and returns what the device says against it; empty: nothing.
+template <class F> std::string device_error(F&& f) {
   try {
-    group = link.join({id.bytes, sizeof id.bytes}, ranks, rank(), pair);
-    await_launched(*group, "forming a group of devices");
-  } catch (const DeviceError& e) { fill(joined.why, sizeof joined.why, e.what()); }
-  const std::vector<Card> all = cards_of_all(joined, ranks);
-  for (size_t i = 0; i < all.size() && why->empty(); i++)
-    if (*all[i].why) *why = str("rank ", ranks[i], ": ", all[i].why);
+    f();
+    return {};
+  } catch (const DeviceError& e) { return e.what(); }
+}
+
+/// Makes the group of processes whose cards agree; null in all of them, with the reason, where that fails in one.
+std::unique_ptr<DeviceGroup> join(DeviceLink& link, const std::vector<int>& ranks, bool pair, std::string* why) {
+  char id[128] = {};
+  std::unique_ptr<DeviceGroup> group;
+  std::string mine;
+  if (ranks[0] == rank())
+    mine = device_error([&] {
+      const std::string made = link.make_id();
+      std::memcpy(id, made.data(), std::min(sizeof id, made.size()));
+    });
+  if (*why = first_reason(mine, ranks); !why->empty()) return nullptr;
+  run({.what = CollectiveKind::kBroadcast, .dtype = dtypes::uint8, .elements = sizeof id, .group = ranks}, id, id);
+  mine = device_error([&] { group = link.join({id, sizeof id}, ranks, rank(), pair); });
+  // Before anybody waits for the others, who may not come.
+  if (*why = first_reason(mine, ranks); !why->empty()) return nullptr;
+  mine = device_error([&] { await_launched(*group, "forming a group of devices"); });
+  *why = first_reason(mine, ranks);
   return why->empty() ? std::move(group) : nullptr;
 }
 
@@ -197,12 +207,12 @@ class Watched final : public Exchange {
   std::vector<int> missing() const override { return others_; }
   std::string broken() override {
     const Clock::time_point now = Clock::now();
-    if (now - looked_ < kErrorLook) return {};
-    looked_ = now;
-    const std::string why = group_.broken();
-    if (why.empty()) return {};
-    if (!found_) found_ = now;
-    return std::chrono::duration<double>(now - *found_).count() > kGrace_s ? why : std::string();
+    if (why_.empty() && now - looked_ > kErrorLook) {
+      looked_ = now;
+      why_ = group_.broken();
+    }
+    if (why_.empty()) return {};
+    return std::chrono::duration<double>(now - looked_).count() > kGrace_s ? why_ : std::string();
   }
 
  private:
@@ -210,7 +220,7 @@ class Watched final : public Exchange {
   std::shared_ptr<Place> place_;
   std::vector<int> others_;
   Clock::time_point looked_{};
-  std::optional<Clock::time_point> found_;
+  std::string why_;
 };
 
 MemoryAccess access_of(MemoryPlace p, size_t bytes, bool writes) {
@@ -231,9 +241,10 @@ std::vector<MemoryAccess> accesses_of(std::span<const DeviceOperation> operation
 
 DeviceGroup* device_group(Device& device, const Collective& c) {
   DeviceLink* const link = device.link();
-  const std::vector<int> ranks = ranks_of(c);
   WorldProgress* const world = progress_of_world();
-  if (!link || !world || ranks.size() < 2) return nullptr;
+  if (!link || !world) return nullptr;
+  const std::vector<int> ranks = ranks_of(c);
+  if (ranks.size() < 2) return nullptr;
   check(c);
   if (world->failed()) world->throw_failure(text_of(c));
   const Groups::Key key = key_of(device, c);
@@ -250,8 +261,9 @@ DeviceGroup* device_group(Device& device, const Collective& c) {
 }
 
 bool is_agreed(Device& device, const Collective& c) {
+  if (!device.link()) return true;
   std::lock_guard lock(groups().mutex);
-  return !device.link() || groups().known.contains(key_of(device, c));
+  return groups().known.contains(key_of(device, c));
 }
 
 OnDevice::OnDevice(DeviceGroup& group, Device& device, const Collective& whole,

@@ -10,9 +10,9 @@
 
 namespace tg::distributed {
 
-/// Returns the group whose devices do an operation on memory of `device`; null: it goes through the host. The first call
-/// for a group of processes, of which each makes it, waits for all of them and forms the group where all can. PeerError;
-/// DeviceError in all where NCCL=2 asks one of them for what they cannot do.
+/// Returns the group whose devices do an operation on memory of `device`; null: it goes through the host. The first
+/// call for a group of processes, of which each makes it, waits for all of them and forms the group where all can.
+/// PeerError; DeviceError in all where NCCL=2 asks one of them for what they cannot do.
 DeviceGroup* device_group(Device& device, const Collective& c);
 
 /// Whether the processes of an operation have agreed: device_group() waits for none of them then.
@@ -21,7 +21,7 @@ bool is_agreed(Device& device, const Collective& c);
 /// Operations under way on a device.
 class OnDevice {
  public:
-  /// Begins them, together, behind what the device's queues have to do with their memory. `whole`: what they are as one.
+  /// Begins them, together, behind what the device's queues do with their memory. `whole`: what they are as one.
   /// `keep` lives until they are done. Throws DeviceError of this process, PeerError of another.
   OnDevice(DeviceGroup& group, Device& device, const Collective& whole, std::span<const DeviceOperation> operations,
            std::shared_ptr<void> keep);

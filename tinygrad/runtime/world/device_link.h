@@ -34,8 +34,8 @@ class DeviceGroup {
   virtual size_t under_way() = 0;
   /// Returns an error of what goes on by itself, "" where there is none.
   virtual std::string broken() = 0;
-  /// Ends everything under way. `lost` throws the reason, given the text of an operation: where one is not done, whoever
-  /// uses the device gets that, because its results are not there.
+  /// Ends everything under way. `lost` throws the reason, given the text of an operation: where one is not done,
+  /// whoever uses the device gets that, because its results are not there.
   virtual void abandon(const std::function<void(const std::string& operation)>& lost) noexcept = 0;
   /// Leaves the others, which do so too, once nothing is under way: true when that is done.
   virtual bool leave() = 0;
