@@ -5,6 +5,7 @@
 #include "mpi/nccl/fake_nccl_access.h"
 #include "tinygrad/base/context.h"
 #include "tinygrad/engine/counters.h"
+#include "tinygrad/runtime/builtin_devices.h"
 #include "tinygrad/tinygrad.h"
 
 namespace tg {
@@ -184,6 +185,11 @@ TEST_F(Nccl, CountsAndReports) {
   EXPECT_NE(out.find("bytes sent by NCCL"), std::string::npos) << out;
   EXPECT_EQ(GlobalCounters::collectives, 1);
   EXPECT_GT(GlobalCounters::sent, 0);
+}
+
+TEST_F(Nccl, IsToldOfWithTheDevices) {
+  const std::string note = cuda_kind().describe();
+  EXPECT_NE(note.find("; NCCL 2.28.9"), std::string::npos) << note;
 }
 
 /// Two axes of a mesh are groups with communicators of their own.
