@@ -1,6 +1,7 @@
 /// \file How tests look into the fake driver, and make it fail.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 
 namespace tg::fake {
 
@@ -9,6 +10,13 @@ struct Living {
   int contexts = 0, streams = 0, events = 0, modules = 0, graphs = 0, executables = 0;
   int blocks = 0, pinned = 0;
   bool operator==(const Living&) const = default;
+};
+
+/// Memory that a command touches.
+struct Access {
+  const void* address = nullptr;
+  size_t bytes = 0;
+  bool writes = false;
 };
 
 /// Functions of an opened fake driver: the symbol "fake_gpu_control" is one of these.
@@ -30,6 +38,12 @@ struct Control {
   void (*set_peers)(bool reach);
   /// Returns the bytes of the last command of this symbol that launched a kernel: grid, block, dynamic shared bytes.
   void (*last_launch)(unsigned grid[3], unsigned block[3], unsigned* shared_bytes);
+  /// What another library does with a device: enqueues a command that touches this memory and returns an error of the
+  /// driver; says how many commands a stream got, and which device is current, and where that is.
+  int (*enqueue)(void* stream, const Access* accesses, size_t count, int (*run)(void*), void* argument);
+  uint64_t (*commands)(void* stream);
+  int (*device)();
+  const char* (*place)();
 };
 
 }  // namespace tg::fake

@@ -78,6 +78,12 @@ int device_name(char* name, int size, int device) {
   std::snprintf(name, static_cast<size_t>(size), "Fake GPU %d", device);
   return is_device(device) ? 0 : kNoDevice;
 }
+/// The place of a device, which differs where CUDA_VISIBLE_DEVICES begins with another number, as on a machine of many.
+int bus_id(char* text, int size, int device) {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  std::snprintf(text, static_cast<size_t>(size), "0000:%02x:00.0", device + (visible ? std::atoi(visible) : 0));
+  return is_device(device) ? 0 : kNoDevice;
+}
 int device_bytes(size_t* bytes, int device) {
   *bytes = static_cast<size_t>(kDeviceBytes);
   return is_device(device) ? 0 : kNoDevice;
@@ -176,6 +182,33 @@ size_t count_calls(const char* symbol) {
   if (name.empty()) return m.calls.size();
   return static_cast<size_t>(std::count(m.calls.begin(), m.calls.end(), name));
 }
+/// A command of another library, in a stream of the current device.
+int enqueue_foreign(void* stream, const Access* accesses, size_t count, int (*run)(void*), void* argument) {
+  std::lock_guard lock(machine().mutex);
+  if (const int error = check_current()) return error;
+  Stream* s = find(machine().streams, stream, "stream");
+  if (!s) return kInvalidHandle;
+  const Moment moment = next_moment(*s);
+  int error = 0;
+  for (size_t i = 0; i < count; i++)
+    if (const int wrong = touch(*s, moment, accesses[i].address, accesses[i].bytes, accesses[i].writes, "a library"))
+      error = wrong;
+  push(*s, [=] {
+    const int failed = run(argument);
+    return error ? error : failed;
+  });
+  return 0;
+}
+uint64_t count_commands(void* stream) {
+  std::lock_guard lock(machine().mutex);
+  const Stream* s = find(machine().streams, stream, "stream");
+  return s ? s->enqueued : 0;
+}
+const char* current_place() {
+  static thread_local char text[32];
+  bus_id(text, sizeof text, current_device);
+  return text;
+}
 }  // namespace
 
 extern "C" {
@@ -218,6 +251,10 @@ const Control fake_gpu_control = {
           std::copy(machine().last_block, machine().last_block + 3, block);
           *shared_bytes = machine().last_shared;
         },
+    .enqueue = enqueue_foreign,
+    .commands = count_commands,
+    .device = [] { return current_device; },
+    .place = current_place,
 };
 
 }  // namespace tg::fake

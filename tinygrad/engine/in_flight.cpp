@@ -28,6 +28,7 @@ Collective collective_of(const CollectiveArg& c, const Buffer& to, const Buffer&
 std::shared_ptr<std::byte> host_memory(int64_t n) {
   return {new std::byte[static_cast<size_t>(n)], std::default_delete<std::byte[]>()};
 }
+bool is_pair(const Collective& c) { return c.what == CollectiveKind::kSend || c.what == CollectiveKind::kReceive; }
 /// Numbers of pieces that a process gives and gets.
 struct Pieces {
   size_t from, to;
@@ -102,7 +103,7 @@ bool has_collectives(const LaunchList& list) {
 InFlight::~InFlight() {
   for (const Pending& p : pending_) {
     try {
-      p.event->wait();
+      p.device ? p.device->wait() : p.event->wait();
     } catch (const Error&) {  // another error is on its way
     }
   }
@@ -110,6 +111,10 @@ InFlight::~InFlight() {
 
 void InFlight::start(const Launch& l) {
   const Collective c = collective_of(*l.call->collective, buffer_of(list_, l, 0), buffer_of(list_, l, 1));
+  if (is_pair(c) && !distributed::is_agreed(buffer_of(list_, l, 0).device(), c)) {
+    pairs_.push_back(&l);
+    return;
+  }
   const int64_t bytes = small_bytes(c);
   if (!bytes) return begin(c, {&l}, false);
   auto open = std::ranges::find_if(open_, [&](const Bucket& b) { return combine_alike(b.what, c); });
@@ -132,6 +137,52 @@ void InFlight::start(const Launch& l) {
 
 /// Begins an operation on the sources of these launches, one after the other.
 void InFlight::begin(const Collective& c, std::vector<const Launch*> launches, bool awaited) {
+  Device& device = buffer_of(list_, *launches[0], 0).device();
+  const bool alike = &buffer_of(list_, *launches[0], 1).device() == &device;
+  DeviceGroup* const group = alike ? distributed::device_group(device, c) : nullptr;
+  group ? begin_on_device(*group, c, std::move(launches)) : begin_on_host(c, std::move(launches), awaited);
+  GlobalCounters::collectives++;
+  GlobalCounters::sent += distributed::sent_bytes(c);
+  // What is looked at runs one at a time.
+  if (launches_are_watched()) wait_pending();
+}
+
+/// Begins the operations of these launches as one command of the device, each in its own memory.
+void InFlight::begin_on_device(DeviceGroup& group, const Collective& c, std::vector<const Launch*> launches) {
+  const int64_t now = profile::now();
+  auto held = std::make_shared<std::vector<BufferRef>>();
+  std::vector<DeviceOperation> operations;
+  for (const Launch* l : launches) {
+    Buffer &to = buffer_of(list_, *l, 0), &from = buffer_of(list_, *l, 1);
+    held->insert(held->end(), {to.shared_from_this(), from.shared_from_this()});
+    operations.push_back({collective_of(*l->call->collective, to, from), from.place(), to.place()});
+  }
+  Device& device = (*held)[0]->device();
+  distributed::OnDevice begun(group, device, c, operations, std::move(held));
+  pending_.push_back({std::move(launches), nullptr, std::move(begun), nullptr, now, c});
+}
+
+/// Begins what has been put off: two processes that exchange something for the first time agree on the way, for which
+/// each waits for the other. All do so in the order of the pairs, so that nobody waits for one that waits elsewhere.
+void InFlight::begin_pairs() {
+  struct Pair {
+    int from, to;
+    Collective what;
+    const Launch* launch;
+  };
+  std::vector<Pair> pairs;
+  for (const Launch* l : pairs_) {
+    Collective c = collective_of(*l->call->collective, buffer_of(list_, *l, 0), buffer_of(list_, *l, 1));
+    const bool sends = c.what == CollectiveKind::kSend;
+    const int me = distributed::rank();
+    pairs.push_back({sends ? me : c.root, sends ? c.root : me, std::move(c), l});
+  }
+  pairs_.clear();
+  std::ranges::stable_sort(pairs, {}, [](const Pair& p) { return std::pair(p.from, p.to); });
+  for (const Pair& p : pairs) begin(p.what, {p.launch}, false);
+}
+
+void InFlight::begin_on_host(const Collective& c, std::vector<const Launch*> launches, bool awaited) {
   const int64_t now = profile::now();
   // Whoever makes progress may touch the memory after an error: it is held until then.
   struct Held {
@@ -162,12 +213,8 @@ void InFlight::begin(const Collective& c, std::vector<const Launch*> launches, b
     in = held->staged_from.get();
   }
   const std::shared_ptr<std::byte> staged = held->staged_to;
-  GlobalCounters::collectives++;
-  GlobalCounters::sent += distributed::sent_bytes(c);
   const auto start = awaited ? distributed::start_awaited : distributed::start;
-  pending_.push_back({std::move(launches), start(c, in, out, std::move(held)), staged, now, c});
-  // What is looked at runs one at a time.
-  if (launches_are_watched()) wait_pending();
+  pending_.push_back({std::move(launches), start(c, in, out, std::move(held)), {}, staged, now, c});
 }
 
 bool InFlight::conflicts(const std::vector<const Launch*>& members, const Launch& l) const {
@@ -178,6 +225,7 @@ bool InFlight::conflicts(const std::vector<const Launch*>& members, const Launch
 }
 
 void InFlight::wait_for(const Launch& l) {
+  if (conflicts(pairs_, l)) begin_pairs();
   for (auto it = open_.begin(); it != open_.end();) {
     if (!conflicts(it->launches, l)) {
       ++it;
@@ -197,6 +245,7 @@ void InFlight::wait_for(const Launch& l) {
 }
 
 void InFlight::begin_all() {
+  begin_pairs();
   while (!open_.empty()) {
     begin(open_.front().what, std::move(open_.front().launches), true);
     open_.pop_front();
@@ -216,14 +265,17 @@ void InFlight::wait_all() {
 }
 
 void InFlight::finish(const Pending& p) {
-  p.event->wait();
+  if (p.device) {
+    p.device->order();
+    if (launches_are_watched()) p.device->wait();
+  } else p.event->wait();
   if (p.staged) {
     int64_t all = 0;
     for (const Launch* l : p.launches) all += buffer_of(list_, *l, 0).nbytes();
     StagedPieces results(p.staged.get(), pieces_of(p.what).to, all);
     for (const Launch* l : p.launches) results.give(buffer_of(list_, *l, 0));
   }
-  if (launches_are_watched()) report_collective(p.what, p.begin);
+  if (launches_are_watched()) report_collective(p.what, p.begin, p.device ? " by NCCL" : "");
 }
 
 }  // namespace tg

@@ -3,17 +3,20 @@
 #include <deque>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/engine/launch_list.h"
 #include "tinygrad/runtime/world/collective.h"
+#include "tinygrad/runtime/world/device_groups.h"
 
 namespace tg {
 
 /// Starts collectives and makes those launches wait for them that use the same memory. Small sums, gathers and scatters
 /// of one group are exchanged together, in a bucket that is sent when it is full or one of its results is needed; which
-/// share one follows from the launches alone, and so is the same in all processes.
+/// share one follows from the launches alone, and so is the same in all processes. Where devices exchange their memory
+/// by themselves it is them that wait, and not the host.
 class InFlight {
  public:
   explicit InFlight(const LaunchList& list) : list_(list) {}
@@ -26,7 +29,7 @@ class InFlight {
   /// times what a message costs by itself.
   static constexpr int64_t kBucketBytes = int64_t{1} << 20;
 
-  bool empty() const { return pending_.empty() && open_.empty(); }
+  bool empty() const { return pending_.empty() && open_.empty() && pairs_.empty(); }
   void start(const Launch& l);
   /// Waits for those that write what the launch uses, or read what it writes.
   void wait_for(const Launch& l);
@@ -35,7 +38,8 @@ class InFlight {
  private:
   struct Pending {
     std::vector<const Launch*> launches;  ///< more than one: a bucket
-    EventRef event;
+    EventRef event;                       ///< of what goes through the host
+    std::optional<distributed::OnDevice> device;
     std::shared_ptr<std::byte> staged;  ///< the results, where they are not written in place
     int64_t begin;
     Collective what;
@@ -48,6 +52,9 @@ class InFlight {
   };
   /// `awaited`: finish() is what follows.
   void begin(const Collective& c, std::vector<const Launch*> launches, bool awaited);
+  void begin_on_host(const Collective& c, std::vector<const Launch*> launches, bool awaited);
+  void begin_on_device(DeviceGroup& group, const Collective& c, std::vector<const Launch*> launches);
+  void begin_pairs();
   void begin_all();
   void wait_pending();
   void finish(const Pending& p);
@@ -56,6 +63,7 @@ class InFlight {
   const LaunchList& list_;
   std::deque<Pending> pending_;
   std::deque<Bucket> open_;
+  std::vector<const Launch*> pairs_;  // what is sent and received between processes that have not agreed on the way
 };
 
 /// Tells the other processes, which wait for this one, of the error that ends a run here.

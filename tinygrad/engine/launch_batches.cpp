@@ -8,8 +8,9 @@
 namespace tg {
 namespace {
 /// Returns the device whose queue a launch is a command of; nullptr where it is none: host kernels, copies between
-/// devices.
+/// devices, what several processes do together.
 Device* device_of(const LaunchList& list, const Launch& l) {
+  if (l.is_collective()) return nullptr;
   Device& device = list.buffers[list.numbers_of(l)[0]]->device();
   if (device.queue().synchronous()) return nullptr;
   if (!l.kernel && &list.buffers[list.numbers_of(l)[1]]->device() != &device) return nullptr;

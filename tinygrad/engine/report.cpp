@@ -72,14 +72,14 @@ profile::Flow flow_of(const Collective& c) {
 }
 }  // namespace
 
-void report_collective(const Collective& c, int64_t begin) {
+void report_collective(const Collective& c, int64_t begin, const char* how) {
   const int64_t end = profile::now(), sent = distributed::sent_bytes(c);
   const std::string what = text_of(c);
-  if (profile::on()) profile::record("world", what, begin, end, str(sent, " bytes sent"), flow_of(c));
+  if (profile::on()) profile::record("world", what, begin, end, str(sent, " bytes sent", how), flow_of(c));
   if (env::DEBUG.get() < 2) return;
   const double seconds = static_cast<double>(end - begin) * 1e-9;
-  print_lines(fmt::format("*** world         {}, {} bytes sent tm {:9.2f} us ({:7.1f} GB/s)", what, sent, seconds * 1e6,
-                          static_cast<double>(sent) / seconds * 1e-9));
+  print_lines(fmt::format("*** world         {}, {} bytes sent{} tm {:9.2f} us ({:7.1f} GB/s)", what, sent, how,
+                          seconds * 1e6, static_cast<double>(sent) / seconds * 1e-9));
 }
 
 void report_memory(const Schedule& s) {

@@ -12,8 +12,8 @@ namespace tg {
 void report_kernel(const Program& p, const ScheduleCall& call, const std::string& device, TimeSpan time);
 /// Prints and records a copy that began at `begin` (nanoseconds) and ends now.
 void report_copy(const Buffer& dst, const Buffer& src, int64_t begin);
-/// Prints and records what processes did together, from `begin` to now.
-void report_collective(const Collective& c, int64_t begin);
+/// Prints and records what processes did together, from `begin` to now. `how`: of the way, "" for messages.
+void report_collective(const Collective& c, int64_t begin, const char* how);
 /// Prints what a run is about to allocate, and the peak it leads to.
 void report_memory(const Schedule& s);
 /// Rethrows, inside a catch block, the error with its type; its message ends with what is known of the kernel or step

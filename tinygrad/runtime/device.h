@@ -16,6 +16,7 @@ namespace tg {
 
 struct Program;
 class Transfers;
+class DeviceLink;
 
 /// One line of `tg devices`.
 struct DeviceInfo {
@@ -95,6 +96,9 @@ class Device {
   /// Copies n > 0 bytes of the memory of a device that this one reaches, as a command of queue(). The engine orders it
   /// with the commands of both. DeviceError where reaches() is false.
   virtual void copy_from(MemoryPlace dst, Device& source, MemoryPlace src, size_t n);
+  /// Returns how it exchanges memory with devices of other processes by itself (runtime/world/device_link.h); nullptr
+  /// where it does not: the host does.
+  virtual DeviceLink* link() { return nullptr; }
   /// Records commands of executables of this device that will be submitted many times; nullptr where enqueueing them
   /// one by one is as good. The commands stay where they are while the batch lives; their arguments may change between
   /// submissions, their executables and the numbers of buffers and variables do not.

@@ -46,11 +46,25 @@ void GpuContext::release() noexcept {
 }
 
 void GpuContext::enter() const {
-  if (failed_.load(std::memory_order_acquire)) [[unlikely]] {
-    std::lock_guard lock(mutex_);
-    throw DeviceError(str("[device] ", name, " has failed: ", cause_));
-  }
+  check_failed();
   if (const int error = driver.make_current(*this)) fail(error, driver.make_current_symbol());
+}
+
+void GpuContext::raise_failure() const {
+  std::unique_lock lock(mutex_);
+  if (const std::function<void()> raise = lost_) {
+    lock.unlock();
+    raise();
+  }
+  throw DeviceError(str("[device] ", name, " has failed: ", cause_));
+}
+
+void GpuContext::lose(std::function<void()> raise) const noexcept {
+  std::lock_guard lock(mutex_);
+  if (!cause_.empty()) return;
+  cause_ = "an exchange with other processes did not end";
+  lost_ = std::move(raise);
+  failed_.store(true, std::memory_order_release);
 }
 
 bool GpuContext::enter_quietly() const noexcept { return driver.make_current(*this) == 0; }

@@ -18,7 +18,8 @@ class GpuDevice final : public Device {
       : Device(name,
                std::make_unique<LruAllocator>(make_gpu_allocator(*context), name, context->bytes / 4, context->bytes)),
         kind_(kind),
-        context_(std::move(context)) {
+        context_(std::move(context)),
+        link_(kind.link ? kind.link(*context_) : nullptr) {
     set_traits(make_target());
   }
   /// The cache of freed blocks goes before the streams that order them.
@@ -41,6 +42,7 @@ class GpuDevice final : public Device {
   }
   bool reaches(Device& source) override;
   void copy_from(MemoryPlace dst, Device& source, MemoryPlace src, size_t n) override;
+  DeviceLink* link() override { return link_.get(); }
 
  private:
   Target make_target() const;
@@ -48,6 +50,7 @@ class GpuDevice final : public Device {
 
   const GpuKind& kind_;
   std::unique_ptr<GpuContext> context_;
+  const std::unique_ptr<DeviceLink> link_;
   GpuQueue compute_{*context_, context_->compute}, transfer_{*context_, context_->transfer};
   std::mutex mutex_;
   std::string last_dev_;  // the setting `last_` belongs to
@@ -164,6 +167,7 @@ std::string describe_gpu_devices(const GpuKind& kind) {
     text += str(text.empty() ? "" : "; ", device_name, " (", driver.arch(device), ")");
   }
   if (const std::string missing = kind.compiler_missing(); !missing.empty()) text += "; no compiler: " + missing;
+  if (kind.link_note) text += "; " + kind.link_note();
   return text;
 }
 

@@ -2,6 +2,7 @@
 /// alone.
 #pragma once
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -12,6 +13,7 @@
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/runtime/gpu_driver.h"
 #include "tinygrad/runtime/queue.h"
+#include "tinygrad/runtime/world/device_link.h"
 #include "tinygrad/target/target.h"
 
 namespace tg {
@@ -46,6 +48,14 @@ struct GpuContext {
   /// Notes an error that ends the device; throws DeviceError for every one.
   [[noreturn]] void fail(int error, const char* symbol) const;
   void note(int error, const char* symbol) const noexcept;
+  /// Notes that memory has not what commands should have written there, for another reason than an error of the device:
+  /// whatever enters it from now on, or has waited for it, gets what `raise` throws.
+  void lose(std::function<void()> raise) const noexcept;
+  /// Throws the first cause where the device has failed.
+  void check_failed() const {
+    if (failed_.load(std::memory_order_acquire)) [[unlikely]]
+      raise_failure();
+  }
 
   /// Returns an event that no one uses, and takes it back.
   void* take_event() const;
@@ -54,13 +64,14 @@ struct GpuContext {
   void order(void* stream, void* other) const;
 
  private:
-  void create_stream(void** stream);
   void release() noexcept;
+  [[noreturn]] void raise_failure() const;
 
   mutable std::mutex mutex_;
   mutable std::atomic<bool> failed_{false};
-  mutable std::string cause_;          // of the first failure
-  mutable std::vector<void*> events_;  // free ones
+  mutable std::string cause_;           // of the first failure
+  mutable std::function<void()> lost_;  // throws it
+  mutable std::vector<void*> events_;   // free ones
 };
 
 /// A stream.
@@ -123,6 +134,9 @@ struct GpuKind {
   const GpuDriver& (*driver)();               ///< opened on the first call
   Target (*target)(const std::string& arch);  ///< of an architecture
   std::string (*compiler_missing)();          ///< what the default compiler lacks; empty: nothing
+  /// Makes the way to devices of other processes, and says what there is of it; null where there is none.
+  std::unique_ptr<DeviceLink> (*link)(const GpuContext& context) = nullptr;
+  std::string (*link_note)() = nullptr;
 };
 
 /// Opens the device of a canonical name. Throws DeviceError.

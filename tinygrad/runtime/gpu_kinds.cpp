@@ -2,11 +2,13 @@
 #include "tinygrad/runtime/amdgpu_compiler.h"
 #include "tinygrad/runtime/builtin_devices.h"
 #include "tinygrad/runtime/gpu_device.h"
+#include "tinygrad/runtime/nccl_library.h"
+#include "tinygrad/runtime/nccl_link.h"
 #include "tinygrad/runtime/nvrtc_compiler.h"
 
 namespace tg {
 namespace {
-constexpr GpuKind kCuda{"CUDA", cuda_driver, cuda_target, nvrtc_missing},
+constexpr GpuKind kCuda{"CUDA", cuda_driver, cuda_target, nvrtc_missing, make_nccl_link, nccl_note},
     kAmd{"AMD", hip_driver, amdgpu_target, amdgpu_missing};
 
 DeviceKind device_kind(const GpuKind& kind, const char* install, std::vector<std::string> aliases, int order) {

@@ -24,6 +24,7 @@ class GpuEvent final : public Event {
   void wait() override {
     context_.enter();
     context_.call(context_.driver.f.synchronize_event, event_);
+    context_.check_failed();
   }
   std::optional<double> seconds_since(const Event& earlier) const override {
     const auto* before = dynamic_cast<const GpuEvent*>(&earlier);
@@ -66,6 +67,7 @@ void GpuQueue::wait_for(const EventRef& event) {
 void GpuQueue::wait() {
   context_.enter();
   context_.call(context_.driver.f.synchronize_stream, stream_);
+  context_.check_failed();
 }
 
 }  // namespace tg

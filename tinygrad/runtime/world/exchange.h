@@ -18,6 +18,10 @@ class Exchange {
   virtual bool advance(bool* moved) = 0;
   /// Returns the ranks it waits for.
   virtual std::vector<int> missing() const = 0;
+  /// Whether it is complete only after those of its group that were begun before.
+  virtual bool in_order() const { return false; }
+  /// Returns why it will never be complete, "" where nothing says so.
+  virtual std::string broken() { return {}; }
 };
 
 /// Starts an operation of process `me` (a rank of the group) by the algorithm that costs least; `machines` has a number

@@ -14,7 +14,9 @@
 #include "tinygrad/runtime/world/algorithm.h"
 #include "tinygrad/runtime/world/awaited.h"
 #include "tinygrad/runtime/world/combine.h"
+#include "tinygrad/runtime/world/device_groups.h"
 #include "tinygrad/runtime/world/launcher.h"
+#include "tinygrad/runtime/world/this_world.h"
 #include "tinygrad/runtime/world/world_progress.h"
 #include "tinygrad/runtime/world/world_trace.h"
 
@@ -66,6 +68,7 @@ EventRef run_alone(const Collective& c, const void* in, void* out) {
   if (in != out && c.piece_bytes()) std::memcpy(out, in, c.piece_bytes());
   return std::make_shared<Reached>();
 }
+}  // namespace
 
 void check(const Collective& c) {
   const bool pair = c.what == CollectiveKind::kSend || c.what == CollectiveKind::kReceive;
@@ -83,7 +86,6 @@ void check(const Collective& c) {
     TG_CHECK(ValueError, c.root >= 0 && c.root < static_cast<int>(c.group.size()), "[", name, "] got root ", c.root,
              " in a group of ", c.group.size());
 }
-}  // namespace
 
 void init(const InitOptions& options) {
   std::lock_guard lock(world_mutex());
@@ -94,6 +96,8 @@ void init(const InitOptions& options) {
   if (launcher.size > 1) {
     const std::string asked = env::MPI_LIBRARY.get();
     auto* progress = new WorldProgress(Mpi::open(asked.empty() ? launcher.library : asked), limit);
+    progress->on_failure = abandon_device_groups;
+    progress->on_leaving = leave_device_groups;
     progress->join(launcher.size);
     g_progress = progress;
     set_output_rank(progress->rank());
@@ -106,6 +110,7 @@ void init(const InitOptions& options) {
 }
 
 bool is_initialized() { return g_initialized; }
+WorldProgress* progress_of_world() { return g_progress; }
 int rank() { return g_progress ? g_progress->rank() : 0; }
 int size() { return g_progress ? g_progress->size() : 1; }
 std::string library() { return g_progress ? g_progress->version() : ""; }
@@ -181,6 +186,7 @@ void finalize() {
   std::lock_guard lock(world_mutex());
   if (!g_progress || g_left) return;
   write_profile();
+  settle_device_groups();
   g_left = true;
   g_progress->leave();
 }

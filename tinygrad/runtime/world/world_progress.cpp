@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <set>
 
 #include "tinygrad/base/contains.h"
 
@@ -161,7 +162,10 @@ void WorldProgress::run() {
       moved = poll();
       busy = !active_.empty();
     }
-    if (failed_ && all_told_) break;
+    if (failed_ && all_told_) {
+      if (on_failure) on_failure();
+      break;
+    }
     if (moved || !busy) moved_at = Clock::now();
     if (moved) continue;
     std::unique_lock lock(mutex_);
@@ -242,33 +246,43 @@ void WorldProgress::begin_submitted() {
     const auto tags = static_cast<uint64_t>((tags_ - kFirstTag) / Exchange::kTags);
     const int tag = kFirstTag + static_cast<int>(h.lo % tags) * Exchange::kTags;
     op->moved = Clock::now();
-    op->exchange = start_exchange(*mpi_, c, rank_, machines_, static_cast<const std::byte*>(op->input),
-                                  static_cast<std::byte*>(op->output), tag);
+    if (!op->exchange)  // else it has begun already
+      op->exchange = start_exchange(*mpi_, c, rank_, machines_, static_cast<const std::byte*>(op->input),
+                                    static_cast<std::byte*>(op->output), tag);
     active_.push_back(std::move(op));
   }
 }
 
 bool WorldProgress::advance_all(Clock::time_point now) {
   bool any = false;
+  std::set<uint64_t> went_on, waiting;  // groups
   std::erase_if(active_, [&](const std::shared_ptr<WorldOperation>& op) {
+    if (op->exchange->in_order() && waiting.contains(op->group_id)) return false;
     bool moved = false;
     const bool done = op->exchange->advance(&moved);
     if (moved) op->moved = now;
     any |= moved || done;
     if (!done) {
-      look_after(*op, now);
+      // What waits behind another operation of its group waits for the same processes.
+      if (waiting.insert(op->group_id).second) look_after(*op, now);
       return false;
     }
+    went_on.insert(op->group_id);
     op->exchange.reset();
     op->owner.reset();
     op->complete = true;
     return true;
   });
+  // What waits behind others of its group has not stalled while they go on.
+  for (const std::shared_ptr<WorldOperation>& op : active_)
+    if (went_on.contains(op->group_id)) op->moved = now;
   return any;
 }
 
 /// Asks those who do not take part what they do, and gives up in time.
 void WorldProgress::look_after(WorldOperation& op, Clock::time_point now) {
+  if (const std::string why = op.exchange->broken(); !why.empty())
+    return fail({rank_, str(why, ", in ", text_of(op.what))}, true);
   if (now - op.moved < kStalled || now - op.told < kStalled) return;
   op.told = now;
   const std::vector<int> missing = op.exchange->missing();
@@ -277,7 +291,9 @@ void WorldProgress::look_after(WorldOperation& op, Clock::time_point now) {
   for (int r : missing)
     if (left_[static_cast<size_t>(r)]) return fail({r, "ended the program, in which others wait for it"}, true);
   if (seconds_since(op.moved, now) > timeout_s_) {
-    const int r = missing.front();
+    // Rather one that has not said that it waits in the same.
+    const auto late = std::ranges::find_if(missing, [&](int r) { return reached_[{op.group_id, r}] <= op.number; });
+    const int r = late == missing.end() ? missing.front() : *late;
     const auto known = doing_.find(r);
     return fail({r, str("did not take part in ", text, " within ", timeout_s_, " s",
                         known == doing_.end() ? "" : ": it waits in " + known->second)},
@@ -315,6 +331,8 @@ void WorldProgress::handle(const Control& c, int from) {
 /// Compares the operation in which another process waits with ours of the same number.
 void WorldProgress::compare(const Control& c, int from) {
   doing_[from] = c.text;
+  uint64_t& reached = reached_[{c.group, from}];
+  reached = std::max(reached, c.number + 1);
   for (const Known& k : history_[c.group])
     if (k.number == c.number && k.fingerprint != c.fingerprint)
       return fail({from, str("does something else: ", c.text, " there, ", text_of(k.operation->what), " in rank ",
@@ -464,6 +482,7 @@ void WorldProgress::leave() {
       if (!all) sched_yield();
     }
     if (all) {
+      if (on_leaving) on_leaving();
       end_receiving();
       watch_.reset();
       {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -58,6 +59,7 @@ class WorldProgress {
   /// Returns a number for each rank: equal ones are on one machine.
   std::span<const int> machines() const { return machines_; }
   std::string version() const { return version_; }
+  double timeout_s() const { return timeout_s_; }
   /// Begins an operation in the calling thread. `waits`: the caller waits for it at once, and makes progress itself;
   /// the thread would only take a processor from those that wait.
   void submit(const std::shared_ptr<WorldOperation>& op, bool waits);
@@ -70,6 +72,8 @@ class WorldProgress {
   void leave();
   /// Waits, for a moment, until the others have been told of a failure.
   void wait_told();
+  /// Called by the thread once the world has failed, and by leave() when all are there. Set before join().
+  std::function<void()> on_failure, on_leaving;
 
  private:
   struct Control {
@@ -113,9 +117,10 @@ class WorldProgress {
 
   std::mutex mpi_mutex_;  // held by whoever calls MPI; guards what follows
   std::vector<std::shared_ptr<WorldOperation>> active_;
-  std::map<uint64_t, std::deque<Known>> history_;  // by group: its latest operations
-  std::map<uint64_t, uint64_t> numbers_;           // by group: operations so far
-  std::map<int, std::string> doing_;               // by rank: what it said last that it waits in
+  std::map<uint64_t, std::deque<Known>> history_;         // by group: its latest operations
+  std::map<uint64_t, uint64_t> numbers_;                  // by group: operations so far
+  std::map<int, std::string> doing_;                      // by rank: what it said last that it waits in
+  std::map<std::pair<uint64_t, int>, uint64_t> reached_;  // by group and rank: operations it said it came to
   std::vector<bool> left_;
   Control incoming_;
   Mpi::Request incoming_request_;
