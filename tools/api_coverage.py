@@ -86,8 +86,8 @@ def state_of(cpp):
 
 def document(text, bound):
     out = ["# Coverage of tinygrad's public API", "",
-           "Made by `tools/api_coverage.py` from the lists in `docs/api` and from the headers and the Python sources; "
-           "CI checks it. Signatures are the",
+           "Made by `tools/api_coverage.py` from the lists in `docs/api`, which say what tinygrad has, its defaults "
+           "included, and from the headers and the Python sources; CI checks it. Signatures are the",
            "Python module's. Names of C++ are those of `tinygrad/tensor/tensor.h` and `tinygrad/nn`.", ""]
 
     def table(title, head, lines):

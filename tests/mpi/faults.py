@@ -41,7 +41,9 @@ def left_behind(mark):
 def run(program, kind, ranks, fault):
   who, delay = random.randrange(ranks), random.randrange(0, 400)
   mark = f"TG_FAULT_RUN={uuid.uuid4()}"
-  env = dict(os.environ, WORLD_TIMEOUT="4", NUM_CPU_THREADS="1", **dict([mark.split("=")]))
+  # A process that hangs is waited for, and ended as long after that.
+  limit = "3" if fault in ("hang", "stop") else "4"
+  env = dict(os.environ, WORLD_TIMEOUT=limit, NUM_CPU_THREADS="1", **dict([mark.split("=")]))
   if fault.startswith("device"):
     env["FAKE_NCCL_STOP"] = f"{who}:{random.randrange(2, 9)}:{2 if fault == 'device' else 0}"
   start = time.monotonic()

@@ -138,7 +138,7 @@ LaunchArgs LaunchList::arguments_of(const Launch& l) const {
   args.buffers = handles.data() + l.arguments;
   args.offsets = offsets.data() + l.arguments;
   args.nbuffers = static_cast<int>(l.nbuffers);
-  args.images = l.kernel->program->image_sizes();
+  if (l.kernel) args.images = l.kernel->program->image_sizes();  // else a copy
   args.vars = values.data() + l.values;
   args.nvars = static_cast<int>(l.nvalues);
   return args;

@@ -239,9 +239,9 @@ class MatrixPlanner {
         last = a;
     if (last != axis) k_.apply({OptOp::kSwap, axis, last});
   }
-  /// Returns the innermost loop of the sum, whose steps panels hold; -1: there is none. Multiply-adds leave the loop over
-  /// words outside of others, those over the window of a convolution: what its steps read lies close together, so it
-  /// stays in the first cache. Copy engines fill panels for the loop over words, which is made the innermost one.
+  /// Returns the innermost loop of the sum, whose steps panels hold; -1: there is none. Multiply-adds leave the loop
+  /// over words outside of others, those over the window of a convolution: what its steps read lies close together, so
+  /// it stays in the first cache. For instructions the loop over words is made the innermost one.
   int loop_to_fill_in() {
     int last = -1;
     for (int a : k_.order())
