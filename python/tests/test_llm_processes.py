@@ -1,12 +1,11 @@
 """Every kind of decoder divided between two processes, against the same one in a process of its own."""
-import os, shutil, subprocess, sys, tempfile
+import os, tempfile
 import numpy as np
-import pytest
 
-import tinygrad_cpp
 from tinygrad_cpp import distributed
 from tinygrad_cpp._core import LanguageModel
 from test_llm_engine import MODELS, TOKENS
+from two_processes import needs_mpirun, run_in_two_processes
 
 
 def compare(name, folder):
@@ -21,15 +20,9 @@ def compare(name, folder):
 def test_a_world_of_one(tmp_path): compare("llama", str(tmp_path))
 
 
-@pytest.mark.skipif(not shutil.which("mpirun.openmpi"), reason="needs Open MPI's mpirun")
+@needs_mpirun
 def test_two_processes():
-  module = os.path.dirname(os.path.dirname(tinygrad_cpp.__file__))
-  env = {**os.environ, "PYTHONPATH": module, "NUM_CPU_THREADS": "1", "WORLD_TIMEOUT": "60"}
-  command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2", sys.executable,
-             __file__]
-  done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=400)
-  assert done.returncode == 0, done.stdout + done.stderr
-  assert done.stdout.count("equal") == 2 * len(MODELS)
+  assert run_in_two_processes(__file__, 400).count("equal") == 2 * len(MODELS)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
 """nn.parallelize and pipelines: in a world of one, and in two processes where there is an mpirun."""
-import os, shutil, subprocess, sys
 import pytest
-import tinygrad_cpp
 from tinygrad_cpp import Context, Tensor, distributed, dtypes, nn
+from two_processes import needs_mpirun, run_in_two_processes
 
 
 class Model:
@@ -83,15 +82,9 @@ def check_losses():
 def test_losses_in_a_world_of_one(): check_losses()
 
 
-@pytest.mark.skipif(not shutil.which("mpirun.openmpi"), reason="needs Open MPI's mpirun")
+@needs_mpirun
 def test_losses_in_two_processes():
-  module = os.path.dirname(os.path.dirname(tinygrad_cpp.__file__))
-  env = {**os.environ, "PYTHONPATH": module, "NUM_CPU_THREADS": "1", "WORLD_TIMEOUT": "60"}
-  command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2", sys.executable,
-             __file__]
-  done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=200)
-  assert done.returncode == 0, done.stdout + done.stderr
-  assert done.stdout.count("of 2: equal") == 2
+  assert run_in_two_processes(__file__, 200).count("of 2: equal") == 2
 
 
 def test_weights_are_used_in_another_type():

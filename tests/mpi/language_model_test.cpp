@@ -229,6 +229,21 @@ TEST(WorldLanguageModel, RankZeroLeads) {
   distributed::barrier();
 }
 
+TEST(WorldLanguageModel, AFileThatCannotBeLoadedEndsNothing) {
+  if (distributed::size() == 1) GTEST_SKIP() << "needs another process";
+  const io::GgufFile broken = file_of(tiny_decoder("llama").drop_tensor("blk.1.ffn_down.weight"));
+  if (distributed::rank() != 0) {
+    llm::follow_leader(broken);
+    return distributed::barrier();
+  }
+  {
+    llm::ModelOptions led = kWhole;
+    led.leader = llm::WorldLeader::begin();
+    for (int i = 0; i < 2; i++) EXPECT_THROW(LanguageModel::load(broken, led), FormatError);
+  }
+  distributed::barrier();
+}
+
 TEST(WorldLanguageModel, FilesMustBeTheSame) {
   if (distributed::size() == 1) GTEST_SKIP() << "needs another process";
   const bool leads = distributed::rank() == 0;

@@ -80,6 +80,7 @@ TEST(ModelShare, OneProcessHasEverything) {
   EXPECT_EQ(s.heads(9, 3).keys.size(), 3);
   EXPECT_EQ(s.of(7, "units").size(), 7);
   EXPECT_EQ(s.padded_rows(13).size(), 13);
+  EXPECT_EQ(s.of(0, "units").size(), 0) << "what a file lacks is named by who reads it";
 }
 
 }  // namespace

@@ -28,12 +28,13 @@ ModelShare ModelShare::of_world() {
 }
 
 AxisRange ModelShare::of(int64_t units, const char* what) const {
-  TG_CHECK(ValueError, units >= count_, "[llm] got ", count_, " processes for ", units, " ", what,
+  TG_CHECK(ValueError, whole() || units >= count_, "[llm] got ", count_, " processes for ", units, " ", what,
            ", expected at most as many");
   return part_of(units, index_, count_);
 }
 
 ModelShare::Heads ModelShare::heads(int64_t queries, int64_t keys) const {
+  if (whole()) return {{0, queries}, {0, keys}};
   const int64_t group = queries / keys;
   if (keys >= count_) {
     const AxisRange k = of(keys, "heads of keys");

@@ -69,8 +69,8 @@ std::pair<Call, std::vector<int32_t>> receive() {
   return {call, std::move(numbers)};
 }
 
-/// Makes a call that the others make as well. What it refuses, all refuse; any other failure leaves them waiting, so
-/// that they are told.
+/// Makes a call of a model that the others make as well. What it refuses, all refuse; any other failure leaves them
+/// waiting, so that they are told.
 template <class F> auto with_others(F&& f) {
   try {
     return f();
@@ -134,7 +134,7 @@ struct WorldLeader::Impl {
     hold.begin();
     const std::lock_guard lock(mutex);
     send(c, numbers);
-    return with_others(std::forward<F>(f));
+    return f();
   }
   /// Tells the others what needs no answer. Where the world has failed, they know.
   void tell(const Call& c) noexcept {
@@ -179,7 +179,7 @@ class LedModel : public LanguageModel {
   /// Makes a call with the others.
   template <class F>
   auto call(CallKind kind, const std::array<int64_t, 4>& arguments, std::span<const int32_t> numbers, F&& f) {
-    return leader_->impl().call({kind, id_, arguments}, numbers, std::forward<F>(f));
+    return leader_->impl().call({kind, id_, arguments}, numbers, [&] { return with_others(f); });
   }
 
  public:
@@ -270,12 +270,13 @@ void follow_leader(const io::GgufFile& file, const std::string& device) {
       models.erase(call.model);
       continue;
     }
-    with_others([&, &c = call, &n = numbers] {
-      try {
-        if (c.kind == CallKind::kLoad) models[c.model] = load_part(file, unpacked(c.arguments, device), n);
-        else make(*models.at(c.model), c, n);
-      } catch (const ValueError&) {}  // rank 0 has it too, and tells its caller
-    });
+    try {
+      if (call.kind == CallKind::kLoad) models[call.model] = load_part(file, unpacked(call.arguments, device), numbers);
+      else with_others([&m = *models.at(call.model), &c = call, &n = numbers] { make(m, c, n); });
+    } catch (const ValueError&) {  // rank 0 has it too, and tells its caller
+    } catch (const Error&) {
+      if (call.kind != CallKind::kLoad) throw;  // else all know that the model is not there, and the world goes on
+    }
   }
 }
 

@@ -58,82 +58,63 @@ class DirectBroadcast final : public OneRound {
 
 /// A binomial tree: the process at place p, counted from the root, has the value from the one whose place lacks the
 /// lowest bit of p, and sends it to those whose places have one lower bit more.
-class TreeBroadcast final : public Exchange {
+class TreeBroadcast final : public TwoRounds {
  public:
   explicit TreeBroadcast(const ExchangeArgs& a)
-      : messages_(a.mpi), c_(a.c), out_(a.out), tag_(a.tag), n_(c_.group.size()) {
+      : TwoRounds(a.mpi), c_(a.c), out_(a.out), tag_(a.tag), n_(c_.group.size()) {
     place_ = (position_of(c_.group, a.me) + n_ - static_cast<size_t>(c_.root)) % n_;
     if (place_ == 0) {
       keep(out_, a.in, c_.piece_bytes());
-      send_on();
+      begin_second();
     } else messages_.receive(out_, c_.piece_bytes(), at(place_ & (place_ - 1)), tag_);
   }
-  bool advance(bool* moved) override {
-    if (!messages_.all_done(moved)) return false;
-    if (!sent_) send_on();
-    return messages_.all_done(moved);
-  }
-  std::vector<int> missing() const override { return messages_.missing(); }
 
  private:
   int at(size_t place) const { return c_.group[(place + static_cast<size_t>(c_.root)) % n_]; }
-  /// The farthest first: they have most to send on.
-  void send_on() {
-    sent_ = true;
+  /// Sends it on, the farthest first: they have most to send on.
+  void second_round() override {
     size_t bit = 1;
     while (bit < n_ && !(place_ & bit)) bit *= 2;
     while (bit /= 2)
       if (place_ + bit < n_) messages_.send(out_, c_.piece_bytes(), at(place_ + bit), tag_);
   }
-  Messages messages_;
   const Collective c_;
   std::byte* out_;
   int tag_;
   size_t n_, place_;
-  bool sent_ = false;
 };
 
 /// The root gives each process a part, which sends it to all others but the root (R. van de Geijn, 1994).
-class PartsBroadcast final : public Exchange {
+class PartsBroadcast final : public TwoRounds {
  public:
   explicit PartsBroadcast(const ExchangeArgs& a)
-      : messages_(a.mpi), c_(a.c), out_(a.out), tag_(a.tag), me_(position_of(c_.group, a.me)) {
+      : TwoRounds(a.mpi), c_(a.c), out_(a.out), tag_(a.tag), me_(position_of(c_.group, a.me)) {
     at_ = parts_of(c_.piece_bytes(), c_.group.size(), static_cast<size_t>(c_.dtype.itemsize()));
-    const auto root = static_cast<size_t>(c_.root);
-    if (me_ != root) {
-      messages_.receive(out_ + at_[me_], size(me_), c_.group[root], tag_);
+    if (me_ != root()) {
+      messages_.receive(out_ + at_[me_], size(me_), c_.group[root()], tag_);
       return;
     }
     keep(out_, a.in, c_.piece_bytes());
     for (size_t p = 0; p < c_.group.size(); p++)
-      if (p != root) messages_.send(out_ + at_[p], size(p), c_.group[p], tag_);
-    send_on();
+      if (p != root()) messages_.send(out_ + at_[p], size(p), c_.group[p], tag_);
+    begin_second();
   }
-  bool advance(bool* moved) override {
-    if (!messages_.all_done(moved)) return false;
-    if (!sent_) send_on();
-    return messages_.all_done(moved);
-  }
-  std::vector<int> missing() const override { return messages_.missing(); }
 
  private:
+  size_t root() const { return static_cast<size_t>(c_.root); }
   size_t size(size_t p) const { return at_[p + 1] - at_[p]; }
-  void send_on() {
-    sent_ = true;
-    const auto root = static_cast<size_t>(c_.root);
+  void second_round() override {
     for (size_t k = 1; k < c_.group.size(); k++) {
       const size_t from = (me_ + k) % c_.group.size(), to = (me_ + c_.group.size() - k) % c_.group.size();
-      if (me_ != root) messages_.receive(out_ + at_[from], size(from), c_.group[from], tag_ + 1);
-      if (to != root) messages_.send(out_ + at_[me_], size(me_), c_.group[to], tag_ + 1);
+      if (me_ != root()) messages_.receive(out_ + at_[from], size(from), c_.group[from], tag_ + 1);
+      if (to != root()) messages_.send(out_ + at_[me_], size(me_), c_.group[to], tag_ + 1);
     }
   }
-  Messages messages_;
   const Collective c_;
   std::byte* out_;
   int tag_;
   size_t me_;
   std::vector<size_t> at_;
-  bool sent_ = false;
 };
 
 }  // namespace

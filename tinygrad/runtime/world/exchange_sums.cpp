@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <deque>
 #include <optional>
 
 #include "tinygrad/runtime/world/combine.h"
@@ -97,68 +96,31 @@ class DoublingAllReduce final : public Exchange {
   Room received_;
 };
 
-/// Sums of any size, segment by segment, several at once: while some are sent others are combined.
-class Segmented final : public Exchange {
+static_assert(2 * (kWindow + 1) <= Exchange::kTags);
+
+/// Sums of any size, each segment of them divided among all; of a reduce_scatter the same elements of every piece.
+class Segmented final : public InSegments {
  public:
   explicit Segmented(const ExchangeArgs& a)
-      : mpi_(a.mpi), c_(a.c), me_(position_of(c_.group, a.me)), in_(a.in), out_(a.out), tag_(a.tag) {
-    owned_ = kOwnedBytes / size();
-    start_more();
-  }
-  bool advance(bool* moved) override {
-    std::erase_if(active_, [&](const std::unique_ptr<Segment>& s) { return s->advance(moved); });
-    start_more();
-    return active_.empty();
-  }
-  std::vector<int> missing() const override {
-    return active_.empty() ? std::vector<int>() : active_.front()->missing();
-  }
+      : InSegments(a, kOwnedBytes / static_cast<size_t>(a.c.dtype.itemsize()) * (scatters(a.c) ? 1 : a.c.group.size()),
+                   kWindow),
+        mpi_(a.mpi),
+        me_(position_of(a.c.group, a.me)) {}
 
  private:
-  static_assert(2 * (kWindow + 1) <= kTags);
-  size_t size() const { return static_cast<size_t>(c_.dtype.itemsize()); }
-  size_t elements() const { return static_cast<size_t>(c_.elements); }
-  void start_more() {
-    while (active_.size() < kWindow && next_ < elements())
-      c_.what == CollectiveKind::kReduceScatter ? begin_piece() : begin_whole();
+  static bool scatters(const Collective& c) { return c.what == CollectiveKind::kReduceScatter; }
+  std::unique_ptr<Exchange> begin(size_t from, size_t to, int tag) override {
+    const size_t n = c_.group.size(), bytes = (to - from) * size();
+    if (!scatters(c_))
+      return std::make_unique<Segment>(mpi_, c_, me_, tag,
+                                       chunks_of(in_ + from * size(), out_ + from * size(), bytes, n, size()));
+    Chunks chunks{{}, std::vector<std::byte*>(n, nullptr)};
+    for (size_t p = 0; p < n; p++) chunks.from.emplace_back(in_ + (p * elements() + from) * size(), bytes);
+    chunks.to[me_] = out_ + from * size();
+    return std::make_unique<Segment>(mpi_, c_, me_, tag, std::move(chunks));
   }
-  void begin(std::vector<std::span<const std::byte>> chunks, std::vector<std::byte*> results) {
-    const int tag = tag_ + 2 * (number_++ % (kTags / 2));
-    active_.push_back(std::make_unique<Segment>(mpi_, c_, me_, tag, std::move(chunks), std::move(results)));
-  }
-  /// Of an allreduce: the next elements, divided among all.
-  void begin_whole() {
-    const size_t n = c_.group.size(), end = std::min(elements(), next_ + owned_ * n);
-    const std::vector<size_t> at = parts_of((end - next_) * size(), n, size());
-    std::vector<std::span<const std::byte>> chunks;
-    std::vector<std::byte*> results;
-    for (size_t p = 0; p < n; p++) {
-      chunks.emplace_back(in_ + next_ * size() + at[p], at[p + 1] - at[p]);
-      results.push_back(out_ + next_ * size() + at[p]);
-    }
-    next_ = end;
-    begin(std::move(chunks), std::move(results));
-  }
-  /// Of a reduce_scatter: the next elements of every piece.
-  void begin_piece() {
-    const size_t end = std::min(elements(), next_ + owned_);
-    std::vector<std::span<const std::byte>> chunks;
-    std::vector<std::byte*> results(c_.group.size(), nullptr);
-    for (size_t p = 0; p < c_.group.size(); p++)
-      chunks.emplace_back(in_ + (p * elements() + next_) * size(), (end - next_) * size());
-    results[me_] = out_ + next_ * size();
-    next_ = end;
-    begin(std::move(chunks), std::move(results));
-  }
-
   Mpi& mpi_;
-  const Collective c_;
   size_t me_;
-  const std::byte* in_;
-  std::byte* out_;
-  int tag_, number_ = 0;
-  size_t owned_ = 0, next_ = 0;
-  std::deque<std::unique_ptr<Segment>> active_;
 };
 }  // namespace
 

@@ -2,6 +2,7 @@
 #include "tinygrad/runtime/world/segment.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/runtime/world/combine.h"
@@ -28,39 +29,24 @@ void Combined::combine_into(std::byte* out, const std::byte* own, size_t bytes) 
   received_.reset();
 }
 
-Segment::Segment(Mpi& mpi, const Collective& c, size_t me, int tag, std::vector<std::span<const std::byte>> chunks,
-                 std::vector<std::byte*> results)
-    : c_(c),
-      messages_(mpi),
-      combined_(c, me),
-      me_(me),
-      tag_(tag),
-      chunks_(std::move(chunks)),
-      results_(std::move(results)) {
-  combined_.receive(messages_, chunks_[me_].size(), tag_);
-  for (size_t k = 1; k < chunks_.size(); k++) {
-    const size_t p = (me_ + chunks_.size() - k) % chunks_.size();
-    messages_.send(chunks_[p].data(), chunks_[p].size(), c_.group[p], tag_);
+Segment::Segment(Mpi& mpi, const Collective& c, size_t me, int tag, Chunks chunks)
+    : TwoRounds(mpi), c_(c), combined_(c, me), me_(me), tag_(tag), chunks_(std::move(chunks)) {
+  const size_t n = chunks_.from.size();
+  combined_.receive(messages_, chunks_.from[me_].size(), tag_);
+  for (size_t k = 1; k < n; k++) {
+    const size_t p = (me_ + n - k) % n;
+    messages_.send(chunks_.from[p].data(), chunks_.from[p].size(), c_.group[p], tag_);
   }
 }
 
-bool Segment::advance(bool* moved) {
-  if (!messages_.all_done(moved)) return false;
-  if (spread_) return true;
-  spread_ = true;
-  *moved = true;
-  spread();
-  return messages_.all_done(moved);
-}
-
-void Segment::spread() {
-  std::byte* const mine = results_[me_];
-  combined_.combine_into(mine, chunks_[me_].data(), chunks_[me_].size());
-  if (!std::ranges::all_of(results_, [](const std::byte* p) { return p != nullptr; })) return;
-  for (size_t k = 1; k < chunks_.size(); k++) {
-    const size_t from = (me_ + k) % chunks_.size(), to = (me_ + chunks_.size() - k) % chunks_.size();
-    messages_.receive(results_[from], chunks_[from].size(), c_.group[from], tag_ + 1);
-    messages_.send(mine, chunks_[me_].size(), c_.group[to], tag_ + 1);
+void Segment::second_round() {
+  const auto& [from, to] = chunks_;
+  combined_.combine_into(to[me_], from[me_].data(), from[me_].size());
+  if (!std::ranges::all_of(to, [](const std::byte* p) { return p != nullptr; })) return;
+  for (size_t k = 1; k < to.size(); k++) {
+    const size_t source = (me_ + k) % to.size(), target = (me_ + to.size() - k) % to.size();
+    messages_.receive(to[source], from[source].size(), c_.group[source], tag_ + 1);
+    messages_.send(to[me_], from[me_].size(), c_.group[target], tag_ + 1);
   }
 }
 
@@ -69,6 +55,29 @@ std::vector<size_t> parts_of(size_t bytes, size_t n, size_t element) {
   std::vector<size_t> out;
   for (size_t p = 0; p <= n; p++) out.push_back(all * p / n * element);
   return out;
+}
+
+Chunks chunks_of(const std::byte* from, std::byte* to, size_t bytes, size_t n, size_t element) {
+  const std::vector<size_t> at = parts_of(bytes, n, element);
+  Chunks out;
+  for (size_t p = 0; p < n; p++) {
+    out.from.emplace_back(from + at[p], at[p + 1] - at[p]);
+    out.to.push_back(to + at[p]);
+  }
+  return out;
+}
+
+bool InSegments::advance(bool* moved) {
+  std::erase_if(active_, [&](const std::unique_ptr<Exchange>& s) { return s->advance(moved); });
+  while (active_.size() < window_ && next_ < elements()) {
+    const size_t from = std::exchange(next_, std::min(elements(), next_ + each_));
+    active_.push_back(begin(from, next_, tag_ + 2 * (number_++ % (kTags / 2))));
+  }
+  return active_.empty();
+}
+
+std::vector<int> InSegments::missing() const {
+  return active_.empty() ? std::vector<int>() : active_.front()->missing();
 }
 
 }  // namespace tg

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "tinygrad/runtime/world/exchange.h"
+#include "tinygrad/runtime/world/exchange_kinds.h"
 #include "tinygrad/runtime/world/room.h"
 
 namespace tg {
@@ -27,29 +27,30 @@ class Combined {
   std::optional<Room> received_;
 };
 
+/// What each process combines: the bytes that process p does, and where they go.
+struct Chunks {
+  std::vector<std::span<const std::byte>> from;
+  std::vector<std::byte*> to;  ///< null for those of others: then each keeps its own
+};
+
 /// Process p combines chunk p, and sends it to all. Uses the tags `tag` and `tag` + 1.
-class Segment final : public Exchange {
+class Segment final : public TwoRounds {
  public:
-  /// chunks[p] are the bytes that process p combines; results[p]: where they go. Those of others may be null: then
-  /// each keeps its own. `c`, of which group, operation and type count, outlives it.
-  Segment(Mpi& mpi, const Collective& c, size_t me, int tag, std::vector<std::span<const std::byte>> chunks,
-          std::vector<std::byte*> results);
-  bool advance(bool* moved) override;
-  std::vector<int> missing() const override { return messages_.missing(); }
+  /// `c`, of which group, operation and type count, outlives it.
+  Segment(Mpi& mpi, const Collective& c, size_t me, int tag, Chunks chunks);
 
  private:
-  void spread();
+  void second_round() override;
   const Collective& c_;
-  Messages messages_;
   Combined combined_;
   size_t me_;
   int tag_;
-  bool spread_ = false;
-  std::vector<std::span<const std::byte>> chunks_;
-  std::vector<std::byte*> results_;
+  Chunks chunks_;
 };
 
 /// Returns `n` consecutive parts of whole elements, near-equal: the bytes at which each begins, and the end.
 std::vector<size_t> parts_of(size_t bytes, size_t n, size_t element);
+/// Returns those parts of memory as chunks of n processes.
+Chunks chunks_of(const std::byte* from, std::byte* to, size_t bytes, size_t n, size_t element);
 
 }  // namespace tg
