@@ -41,7 +41,7 @@ class Step:
 
 def main() -> int:
   p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-  p.add_argument("--row", default="gpt2_block_step_processes", help="the child row of `tg bench` that is measured")
+  p.add_argument("--row", default="ddp_gpt2_block_step", help="the child row of `tg bench` that is measured")
   p.add_argument("--pairs", type=int, default=60, metavar="N", help="samples of each (default 60)")
   p.add_argument("--limit", type=float, default=1.01, metavar="RATIO", help="the most that is accepted (default 1.01)")
   p.add_argument("--tg", type=pathlib.Path, default=environment.ROOT / "build" / "release" / "bin" / "tg")

@@ -117,8 +117,8 @@ ROWS: list[Row] = [
 COLLECTIVE_ROWS: list[Row] = [
   Row(f"allreduce_{name}", "collective", "allreduce", args={"bytes": n, "repeats": repeats})
   for name, n, repeats in (("64mb", 64_000_000, 1), ("1mb", 1_000_000, 5), ("4kb", 4_000, 100))
-] + [Row("mnist_step_512_processes", "collective", "mnist_ddp"),
-     Row("gpt2_block_step_processes", "collective", "gpt2_ddp")]
+] + [Row("ddp_mnist_step_512", "collective", "mnist_ddp"),
+     Row("ddp_gpt2_block_step", "collective", "gpt2_ddp")]
 # Sizes that fill an accelerator.
 LARGE = 2 * SIDE
 _MIB256 = 4.0 * LARGE * LARGE

@@ -61,7 +61,7 @@ class Rows(unittest.TestCase):
     self.assertNotIn("mpi", compare.peers_of(BY_NAME["exp_16m"], compare.PEERS))
 
   def test_steps_of_several_processes_are_compared_with_ddp_alone(self):
-    for name in ("mnist_step_512_processes", "gpt2_block_step_processes"):
+    for name in ("ddp_mnist_step_512", "ddp_gpt2_block_step"):
       self.assertEqual(compare.peers_of(BY_NAME[name], compare.PEERS), ["ddp"])
     self.assertNotIn("ddp", compare.peers_of(BY_NAME["mnist_step_512"], compare.PEERS))
 

@@ -32,7 +32,7 @@ double serve_allreduce(int64_t elements, int repeats) {
 /// Trains a model on one batch, of which each process has a part, in a captured function. The first losses are those of
 /// one process, in float64.
 template <class M, class O, class Loss>
-double serve_step(O& optimizer, const nn::Parallel<M>& parallel, const Tensors& batch, const Loss& loss,
+double serve_step(O& optimizer, const nn::Parallel<M>& parallel, Tensors batch, const Loss& loss,
                   std::span<const double> losses) {
   const nn::Training mode;
   const auto step = jit([&](const Tensor& x, const Tensor& y) {
@@ -42,10 +42,11 @@ double serve_step(O& optimizer, const nn::Parallel<M>& parallel, const Tensors& 
     optimizer.step();
     return l.realize();
   });
-  const Tensor x = parallel.batch(batch[0]).contiguous().realize(), y = parallel.batch(batch[1]).contiguous().realize();
+  for (Tensor& t : batch) t = parallel.batch(t).contiguous().realize();  // the whole ones would get gradients too
   for (size_t i = 0; i < losses.size(); i++)
-    check_close("loss of several processes", i, step(x, y).template item<double>(), {losses[i], losses[i]}, 2e-3);
-  return serve_world(1, [&] { step(x, y).template item<float>(); });
+    check_close("loss of several processes", i, step(batch[0], batch[1]).template item<double>(),
+                {losses[i], losses[i]}, 2e-3);
+  return serve_world(1, [&] { step(batch[0], batch[1]).template item<float>(); });
 }
 
 constexpr double kMnistLosses[] = {2.72725721, 1.43219257, 0.895903568};
@@ -56,10 +57,10 @@ double serve_mnist() {
   give_values(model);
   const auto parallel = nn::parallelize(model, Mesh({{"data", -1}}));
   nn::Adam optimizer(nn::get_parameters(model));
-  const Tensors batch{data.train_images[Slice(0, 512)].cast(dtypes::float32).contiguous().realize(),
-                      data.train_labels[Slice(0, 512)].contiguous().realize()};
+  Tensors batch{data.train_images[Slice(0, 512)].cast(dtypes::float32).contiguous().realize(),
+                data.train_labels[Slice(0, 512)].contiguous().realize()};
   return serve_step(
-      optimizer, parallel, batch,
+      optimizer, parallel, std::move(batch),
       [](const Tensor& y, const Tensor& labels) { return y.sparse_categorical_crossentropy(labels); }, kMnistLosses);
 }
 
@@ -75,8 +76,8 @@ double serve_gpt2() {
   for (uint64_t seed : {7, 9})
     batch.push_back(Tensor::from(random_floats(size_t{kBatch * kTime * kChannels}, seed), {kBatch, kTime, kChannels}));
   return serve_step(
-      optimizer, parallel, batch, [](const Tensor& y, const Tensor& want) { return (y - want).square().mean(); },
-      kGptLosses);
+      optimizer, parallel, std::move(batch),
+      [](const Tensor& y, const Tensor& want) { return (y - want).square().mean(); }, kGptLosses);
 }
 
 constexpr Row kRows[] = {
@@ -86,20 +87,19 @@ constexpr Row kRows[] = {
      [](Context& c) { return ask_world(c, "allreduce_1mb", {.bytes_read = 1e6}); }},
     {"allreduce_4kb", "us", "the sum of 4 KB of float32 of as many processes as threads",
      [](Context& c) { return ask_world(c, "allreduce_4kb", {.bytes_read = 4e3}); }},
-    {"mnist_step_512_processes", "ms",
-     "a step of training on MNIST, 512 images divided among as many processes as threads",
-     [](Context& c) { return ask_world(c, "mnist_step_512_processes", {}); }},
-    {"gpt2_block_step_processes", "ms",
+    {"ddp_mnist_step_512", "ms", "a step of training on MNIST, 512 images divided among as many processes as threads",
+     [](Context& c) { return ask_world(c, "ddp_mnist_step_512", {}); }},
+    {"ddp_gpt2_block_step", "ms",
      "a step of training a GPT-2 block, 4 x 128 tokens divided among as many processes as threads",
-     [](Context& c) { return ask_world(c, "gpt2_block_step_processes", {}); }},
+     [](Context& c) { return ask_world(c, "ddp_gpt2_block_step", {}); }},
 };
 
 constexpr ChildRow kChildren[] = {
     {"allreduce_64mb", [] { return serve_allreduce(16'000'000, 1); }},
     {"allreduce_1mb", [] { return serve_allreduce(250'000, 5); }},
     {"allreduce_4kb", [] { return serve_allreduce(1'000, 100); }},
-    {"mnist_step_512_processes", serve_mnist},
-    {"gpt2_block_step_processes", serve_gpt2},
+    {"ddp_mnist_step_512", serve_mnist},
+    {"ddp_gpt2_block_step", serve_gpt2},
 };
 
 }  // namespace

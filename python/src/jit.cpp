@@ -20,7 +20,7 @@ namespace {
 std::pair<Tensors, size_t> call(JitCore& core, const Tensors& tensors, std::vector<std::string> names,
                                 nb::sequence variables, std::vector<std::pair<std::string, std::string>> constants,
                                 nb::callable function) {
-  JitInputs in{tensors, std::move(names), {}, std::move(constants)};
+  JitInputs in{tensors, std::move(names), {}, std::move(constants), {}};
   for (nb::handle v : variables) in.variables.push_back(UOpRef(node_of(v)));
   std::vector<bool> shared;
   JitCore::Body body{[&] {

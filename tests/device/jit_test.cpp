@@ -486,6 +486,47 @@ TEST(JitFootgun, GradientsAreAttachedAgain) {
   }
 }
 
+TEST(JitFootgun, GradientsOfArgumentsThatNobodyReadsAreLeftOut) {
+  int64_t kernels[2] = {};
+  for (bool read : {false, true}) {
+    Tensor w = vec(1, 2);
+    auto f = jit([&](const Tensor& x) {
+      w.zero_grad();
+      const Tensor loss = (w * x).square().sum();
+      loss.backward();
+      w.assign(w - w.grad() * 0.5);  // what the gradient of x would read is overwritten
+      return loss.realize();
+    });
+    Tensor x = vec(1, 1);
+    for (int i = 0; i < 4; i++) {
+      x.zero_grad();
+      w.assign(vec(1, 2)).realize();
+      const int64_t before = GlobalCounters::kernels;
+      f(x);
+      kernels[read] = GlobalCounters::kernels - before;
+      EXPECT_EQ(floats(w), (Floats{0, 0}));
+      if (read) EXPECT_EQ(floats(x.grad()), (Floats{2, 8})) << i;
+    }
+    if (env::JIT && !read) EXPECT_THROW(x.grad(), GradientError);
+  }
+  if (env::JIT && !env::EAGER) EXPECT_EQ(kernels[0], kernels[1] - 1);
+}
+
+TEST(JitFootgun, AFunctionReadsTheGradientOfItsArgument) {
+  Tensor w = vec(1, 2);
+  auto f = jit([&](Tensor x) {
+    x.zero_grad();
+    const Tensor loss = (w * x).square().sum();
+    loss.backward();
+    w.assign(w + 1);
+    return (x + x.grad()).realize();
+  });
+  for (int i = 0; i < 5; i++) {
+    const float a = static_cast<float>(1 + i), b = static_cast<float>(2 + i);
+    EXPECT_EQ(floats(f(vec(1, 1))), (Floats{1 + 2 * a * a, 1 + 2 * b * b}));
+  }
+}
+
 TEST(JitFootgun, StateThatIsReplacedGoesOn) {
   for (bool stored : {true, false}) {
     Tensor h = vec(0, 0);

@@ -3,6 +3,7 @@
 
 #include "several_devices.h"
 #include "tinygrad/base/env.h"
+#include "tinygrad/engine/counters.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/tinygrad.h"
 
@@ -297,6 +298,33 @@ TEST_F(Multi, GradientsLeftByACapturedFunction) {
       }
       EXPECT_TRUE(f.core().captured());
     }
+}
+
+TEST_F(Multi, GradientsOfArgumentsThatNobodyReadsAreLeftOut) {
+  int64_t kernels[2] = {};
+  for (bool read : {false, true}) {
+    const Tensor w = numbers({6}).shard(devices(2)).realize();
+    auto f = jit([&](const Tensor& x) {
+      w.zero_grad();
+      const Tensor loss = (x * w).square().sum();
+      loss.backward();
+      w.assign(w - w.grad() * 0.5);
+      return loss.realize();
+    });
+    const Tensor x = numbers({4, 6}).shard(devices(2), 0).realize();
+    for (int i = 0; i < 4; i++) {
+      x.zero_grad();
+      w.assign(numbers({6}).shard(devices(2))).realize();
+      const int64_t before = GlobalCounters::kernels;
+      f(x);
+      kernels[read] = GlobalCounters::kernels - before;
+      const Tensor one = numbers({4, 6});
+      expect_same(w, numbers({6}) - one.square().sum(0) * numbers({6}));
+      if (read) expect_same(x.grad(), one * numbers({6}).square() * 2);
+    }
+    if (env::JIT && !read) EXPECT_THROW(x.grad(), GradientError);
+  }
+  if (env::JIT && !env::EAGER) EXPECT_LT(kernels[0], kernels[1]);
 }
 
 TEST_F(Multi, StatisticsInACapturedFunction) {

@@ -449,7 +449,7 @@ TEST(TgBench, RowsOfTheComparison) {
   EXPECT_THAT(
       listed("^(attention|gpt2_block|mnist|resnet18)_.*(fwd|train$|step_)"),
       testing::ElementsAre("attention_causal_12x1024x64_fwd", "gpt2_block_fwd", "gpt2_block_train", "mnist_step_512",
-                           "resnet18_step_8", "mnist_step_512_processes", "gpt2_block_step_processes"));
+                           "resnet18_step_8", "ddp_mnist_step_512", "ddp_gpt2_block_step"));
 }
 
 TEST(TgBench, SamplesOnRequest) {

@@ -67,7 +67,7 @@ template <class F> void write_pieces(const JitCore& core, const SaveJitOptions& 
 }  // namespace
 
 Tensors LoadedJit::operator()(const Tensors& tensors, const std::vector<BoundVariable>& variables) const {
-  JitInputs in{tensors, core_->input_names(), {}, {}};
+  JitInputs in{tensors, core_->input_names(), {}, {}, {}};
   for (const BoundVariable& v : variables) in.variables.push_back(v.uop());
   return core_->call(in, {});
 }

@@ -33,7 +33,7 @@ constexpr double kMerge = 2.25;
 constexpr int kCheapInReduce = 1;   // an operand of a reduction that reads it many times
 constexpr int kCheapNarrow = 4;     // the same when it reads fewer bytes than it makes: dequantization
 constexpr int kCheapBroadcast = 8;  // a value broadcast along outer loops
-constexpr int kCheapTwice = 24;     // a value that several kernels read once each: one transcendental costs less than
+constexpr int kCheapTwice = 20;     // a value that several kernels read once each: one transcendental costs less than
                                     // memory
 
 constexpr OpSet kLeaf = Ops::PARAM | Ops::AFTER | Ops::CONST | Ops::ARANGE;

@@ -22,12 +22,13 @@ struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
   UOpRef uop;
   std::shared_ptr<Impl> grad;
   std::optional<bool> requires_grad;
-  bool asked = false;                         ///< requires_grad by the user, not as a parameter of a layer
-  bool gradient_lost = false;                 ///< backward() would have had to pass through a history that was dropped
-  std::shared_ptr<bool> grad_read;            ///< set to true when somebody asks for the gradient
-  HostView host_view;                         ///< what data() handed out last
-  UOpRef literal;                             ///< of one that was assigned to and never had storage: what it was before
-  const void* thread = this_thread();         ///< that made it, or assigned to it last
+  bool asked = false;                  ///< requires_grad by the user, not as a parameter of a layer
+  bool gradient_lost = false;          ///< backward() would have had to pass through a history that was dropped
+  std::shared_ptr<bool> grad_read;     ///< set to true when somebody asks for the gradient
+  bool gradient_is_spare = false;      ///< unless somebody asks, a write drops the gradient rather than wait for it
+  HostView host_view;                  ///< what data() handed out last
+  UOpRef literal;                      ///< of one that was assigned to and never had storage: what it was before
+  const void* thread = this_thread();  ///< that made it, or assigned to it last
   Impl *previous = nullptr, *next = nullptr;  ///< live tensors, oldest first
   /// Returns a value that identifies the calling thread.
   static const void* this_thread() {

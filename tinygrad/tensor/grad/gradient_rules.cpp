@@ -20,6 +20,20 @@ UOp eq(UOp a, UOp b) { return a.ne(b).logical_not(); }
 /// Returns what x gets of the gradient of max(x, y): it goes to the larger, half to each of two equals.
 UOp max_share(UOp g, UOp x, UOp y) { return (y < x).where(g, eq(x, y).where(g * ConstValue(0.5), zero_like(g))); }
 
+/// Whether u is relu x: x where it is positive or NaN, else 0.
+bool is_relu(UOp u) {
+  const UOp kept = u.src(0), x = u.src(1), other = ops::literal_of(u.src(2));
+  if (!other || other.const_float() != 0 || !kept.is(Ops::OR)) return false;
+  const UOp positive = kept.src(0), nan = kept.src(1),
+            zero = positive.nsrc() ? ops::literal_of(positive.src(0)) : UOp();
+  return positive.is(Ops::CMPLT) && zero && zero.const_float() == 0 && positive.src(1) == x && nan.is(Ops::CMPNE) &&
+         nan.src(0) == x && nan.src(1) == x;
+}
+
+/// Returns what x gets of the gradient of u = relu x. Where it is not 0, u has the sign of x: the next layer reads u,
+/// and so x need not be kept as well.
+UOp grad_relu(UOp g, UOp u) { return ((zero_like(u) < u) | u.ne(u)).where(g, zero_like(g)); }
+
 /// Returns cos u; for u = pi / 2 - y, which is how cos y is written, sin y: adding pi / 2 again would round once more.
 UOp cos_of(UOp u) {
   for (int i : {0, 1}) {
@@ -277,6 +291,8 @@ const PatternMatcher<Grads>& pm_gradient() {
     rule(u = op<FDIV>(x, y),         [](Up c, U u, X, Y y) -> Grads { return {c.g * recip(y), c.g * u * recip(y) * ConstValue(-1.0)}; }),
     rule(op<MAX>(x, y),              [](Up c, X x, Y y) -> Grads { return {max_share(c.g, x, y), max_share(c.g, y, x)}; }),
     rule(u = op<POW>(x, y),          [](Up c, U u, X x, Y y) -> Grads { return grad_pow(c.g, u, x, y); }),
+    rule(when(u = op<WHERE>(a, x, y), [](UOp r) { return is_relu(r); }),
+                                     [](Up c, U u, A, X, Y) -> Grads { return {UOp(), grad_relu(c.g, u), UOp()}; }),
     rule(op<WHERE>(a, x, y),         [](Up c, A a, X, Y) -> Grads { return {UOp(), a.where(c.g, zero_like(c.g)), a.where(zero_like(c.g), c.g)}; }),
     rule(any_of(CMPLT | CMPNE | CMPEQ | FLOORDIV, x, y), [](X, Y) -> Grads { return {UOp(), UOp()}; }),
     // f(x, y) = x - k * y for a whole k.

@@ -111,20 +111,25 @@ std::vector<JitCore::Input> JitCore::check_inputs(const JitInputs& in) {
   return out;
 }
 
+Tensors JitCore::arguments_of(const JitInputs& in) {
+  Tensors out = in.tensors;
+  out.insert(out.end(), in.wholes.begin(), in.wholes.end());
+  return out;
+}
+
 Tensors JitCore::run_uncaptured(const JitInputs& in, const Body& body) {
+  if (count_ == 0 && env::JIT) {  // whoever looks at the gradient of an argument now will look at those of replays
+    gradient_read_.clear();
+    for (const Tensor& t : arguments_of(in))
+      gradient_read_.push_back(t.impl()->grad_read = std::make_shared<bool>(false));
+  }
   Tensors out = body.run();
   if (!env::JIT) {
     realize(out);
     return out;
   }
   realize_results(out);
-  if (count_ == 0) {  // whoever looks at the gradient of an argument now will look at those of replays
-    gradient_read_.assign(in.tensors.size(), nullptr);
-    for (size_t i = 0; i < in.tensors.size(); i++)
-      if (Tensor::Impl& input = *in.tensors[i].impl(); input.grad)
-        gradient_read_[i] = input.grad_read = std::make_shared<bool>(false);
-    count_ = 1;
-  }
+  count_ = std::max(count_, 1);
   return out;
 }
 

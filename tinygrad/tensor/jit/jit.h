@@ -35,6 +35,7 @@ struct JitInputs {
   std::vector<UOpRef> variables;   ///< bound ones
   /// Everything else, as text: captured as it is, so a call with another text is captured by itself.
   std::vector<std::pair<std::string, std::string>> constants;
+  Tensors wholes;  ///< of which `tensors` has the shards
 };
 
 /// The machine behind `jit`, for any language's functions. Not copyable; calls exclude each other.
@@ -101,7 +102,8 @@ class JitCore {
   Tensors run_uncaptured(const JitInputs& in, const Body& body);
   Tensors replay_call(const JitInputs& in, std::vector<Input> inputs);
   std::vector<Input> check_inputs(const JitInputs& in);
-  void give_gradients(const Tensors& inputs, Tensors& out) const;
+  void give_gradients(const JitInputs& in, Tensors& out) const;
+  static Tensors arguments_of(const JitInputs& in);
 
   bool fits(const JitInputs& in) const;
   bool choose(const JitInputs& in);

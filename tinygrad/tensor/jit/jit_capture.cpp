@@ -154,6 +154,35 @@ class StorageOnly {
   };
   std::vector<One> changed_;
 };
+/// While it lives, gradients of these arguments are spare. They are dropped before, and after unless the function has
+/// asked for them, as every replay does.
+class SpareGradients {
+ public:
+  explicit SpareGradients(const Tensors& arguments) : arguments_(arguments) {
+    for (const Tensor& t : arguments_) {
+      Tensor::Impl& i = *t.impl();
+      if (!i.grad_read) i.grad_read = std::make_shared<bool>(false);
+      i.gradient_is_spare = true;
+      drop(i);
+    }
+  }
+  ~SpareGradients() {
+    for (const Tensor& t : arguments_) {
+      Tensor::Impl& i = *t.impl();
+      i.gradient_is_spare = false;
+      if (!*i.grad_read) drop(i);
+    }
+  }
+  SpareGradients(const SpareGradients&) = delete;
+
+ private:
+  static void drop(Tensor::Impl& i) {
+    i.gradient_lost |= static_cast<bool>(i.grad);
+    i.grad.reset();
+  }
+
+  Tensors arguments_;
+};
 }  // namespace
 
 bool JitCore::capturing() { return t_capturing > 0; }
@@ -165,11 +194,18 @@ void JitCore::at_capture_end(const void* owner, std::function<std::string()> pro
 }
 
 JitCore::Capture::Capture(JitCore& core, const JitInputs& in, const Body& body, std::vector<Input> inputs)
-    : core_(core), in_(in), body_(body), inputs_(std::move(inputs)), state_(std::make_unique<State>()) {}
+    : core_(core),
+      in_(in),
+      arguments_(arguments_of(in)),
+      body_(body),
+      inputs_(std::move(inputs)),
+      state_(std::make_unique<State>()) {}
 
-bool JitCore::Capture::is_wanted(size_t input) const {
+/// Whether somebody asks for the gradient of an argument.
+bool JitCore::Capture::is_wanted(size_t argument) const {
   const auto& read = core_.gradient_read_;
-  return input < read.size() && read[input] && *read[input];
+  return (argument < read.size() && read[argument] && *read[argument]) ||
+         arguments_[argument].requires_grad().value_or(false);
 }
 
 /// Computes what is pending and no part of the function: writes, gradients it adds to, and what a dry run found to be
@@ -177,9 +213,7 @@ bool JitCore::Capture::is_wanted(size_t input) const {
 void JitCore::Capture::flush_outside() {
   Tensors pending = own_pending_writes(true);
   for (size_t i = 0; i < in_.tensors.size(); i++)
-    if (const auto& grad = in_.tensors[i].impl()->grad;
-        grad && (is_wanted(i) || in_.tensors[i].requires_grad().value_or(false)))
-      pending.push_back(Tensor(grad));
+    if (const auto& grad = in_.tensors[i].impl()->grad; grad && is_wanted(i)) pending.push_back(Tensor(grad));
   if (core_.dry_run_) {
     store_slots(pending);
     add_readers_of_written(pending);
@@ -254,10 +288,16 @@ void JitCore::Capture::record() {
   results_ = out_.size();
   state_->results = results_;
   for (size_t i = 0; i < out_.size(); i++) shared_.push_back(body_.shared && body_.shared(i));
-  state_->gradients = before_.gradients(in_.tensors);
+  Tensors own = in_.tensors;  // their gradients are their own
+  for (size_t i = 0; i < arguments_.size(); i++) {
+    const Tensor& t = arguments_[i];
+    const bool whole = i >= in_.tensors.size();
+    (whole ? state_->wholes : state_->inputs)
+        .push_back({before_.of_input(t, is_wanted(i)), before_.had_gradient(t), t.impl()->weak_from_this()});
+    if (whole && !is_wanted(i)) own.push_back(t);
+  }
+  state_->gradients = before_.gradients(own);
   for (size_t i = 0; i < in_.tensors.size(); i++) {
-    state_->inputs.push_back({before_.of_input(in_.tensors[i], is_wanted(i)), before_.had_gradient(in_.tensors[i]),
-                              in_.tensors[i].impl()->weak_from_this()});
     if (state_->inputs[i].gradient == InputGradient::kGiven) out_.push_back(Tensor(in_.tensors[i].impl()->grad));
   }
   shared_.resize(out_.size(), false);
@@ -373,8 +413,17 @@ bool JitCore::Capture::needs_another_run() {
   return true;
 }
 
+/// Returns the arguments whose gradients nobody asks for.
+Tensors JitCore::Capture::without_gradient() const {
+  Tensors out;
+  for (size_t i = 0; i < arguments_.size(); i++)
+    if (!is_wanted(i)) out.push_back(arguments_[i]);
+  return out;
+}
+
 Tensors JitCore::Capture::run() {
   flush_outside();
+  const SpareGradients spare(without_gradient());
   {
     GraphScope g;
     each_live([&](Tensor::Impl& i) {

@@ -21,7 +21,8 @@ class JitCore::Capture {
   Tensors run();
 
  private:
-  bool is_wanted(size_t input) const;
+  bool is_wanted(size_t argument) const;
+  Tensors without_gradient() const;
   void flush_outside();
   void add_readers_of_written(Tensors& pending) const;
   void store_slots(Tensors& pending);
@@ -44,6 +45,7 @@ class JitCore::Capture {
 
   JitCore& core_;
   const JitInputs& in_;
+  const Tensors arguments_;  ///< the inputs, then those of which they are shards
   const Body& body_;
   std::vector<Input> inputs_;
   std::unique_ptr<State> state_;

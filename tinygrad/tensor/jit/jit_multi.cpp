@@ -33,7 +33,7 @@ bool any_multi(const Tensors& t) {
 
 JitInputs flat_inputs(const JitInputs& in, const std::string& function) {
   GraphScope g;
-  JitInputs out{{}, {}, in.variables, in.constants};
+  JitInputs out{{}, {}, in.variables, in.constants, {}};
   Tensors pending;
   for (const Tensor& t : in.tensors)
     if (t.defined() && is_multi(t.uop()) && !t.is_realized()) pending.push_back(t);
@@ -46,6 +46,7 @@ JitInputs flat_inputs(const JitInputs& in, const std::string& function) {
       out.names.push_back(name);
       continue;
     }
+    out.wholes.push_back(t);
     const Shards s = lower_multi(current_view(t.uop()));
     const std::vector<std::string> devices = split_devices(t.device());
     for (size_t k = 0; k < s.parts.size(); k++) {

@@ -31,7 +31,7 @@ class JitCore::ReplayCall {
     GraphScope g;
     for (const EscapingGradient& l : s_.gradients) l.attach();
     Tensors out = wrap_outputs();
-    core_.give_gradients(in_.tensors, out);
+    core_.give_gradients(in_, out);
     return out;
   }
 
@@ -232,15 +232,26 @@ Tensors JitCore::replay_call(const JitInputs& in, std::vector<Input> inputs) {
   return ReplayCall(*this, in, std::move(inputs)).run();
 }
 
-/// Attaches the gradients among the results to the inputs, and leaves the results.
-void JitCore::give_gradients(const Tensors& inputs, Tensors& out) const {
+/// Attaches the gradients among the results to the inputs, and leaves the results. Those of tensors on several devices
+/// stay with the tensor that was captured.
+void JitCore::give_gradients(const JitInputs& in, Tensors& out) const {
   const State& s = *state_;
+  const auto drop = [](Tensor::Impl& i) {  // that of another call
+    i.grad.reset();
+    i.gradient_lost = true;
+  };
+  for (size_t i = 0; i < s.wholes.size() && i < in.wholes.size(); i++) {
+    const State::InputState& then = s.wholes[i];
+    Tensor::Impl& now = *in.wholes[i].impl();
+    if (then.gradient == InputGradient::kUnwanted ||
+        (then.gradient != InputGradient::kNone && then.tensor.lock().get() != &now))
+      drop(now);
+  }
   size_t next = s.results;
   for (size_t i = 0; i < s.inputs.size(); i++) {
-    Tensor::Impl& input = *inputs[i].impl();
-    if (s.inputs[i].gradient == InputGradient::kUnwanted) {  // that of another call
-      input.grad.reset();
-      input.gradient_lost = true;
+    Tensor::Impl& input = *in.tensors[i].impl();
+    if (s.inputs[i].gradient == InputGradient::kUnwanted) {
+      drop(input);
     } else if (s.inputs[i].gradient == InputGradient::kGiven) {
       input.grad = out[next++].impl()->shared_from_this();
       input.gradient_lost = false;

@@ -85,7 +85,7 @@ std::vector<EscapingGradient> TensorSnapshot::kept(const Tensors& unwanted) cons
 InputGradient TensorSnapshot::of_input(const Tensor& input, bool wanted) const {
   const Tensor::Impl& i = *input.impl();
   const One* before = find(&i);
-  if (!i.grad) return InputGradient::kNone;
+  if (!i.grad) return i.gradient_is_spare && i.gradient_lost ? InputGradient::kUnwanted : InputGradient::kNone;
   wanted |= i.requires_grad.value_or(false);
   if (before && before->had_grad && same(before->grad, i.grad.get()))
     return wanted ? InputGradient::kAdded : InputGradient::kUnwanted;

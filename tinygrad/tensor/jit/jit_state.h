@@ -47,6 +47,7 @@ struct JitCore::State {
     std::weak_ptr<Tensor::Impl> tensor;
   };
   std::vector<InputState> inputs;
+  std::vector<InputState> wholes;   ///< the same of arguments that lie on several devices
   size_t results = 0;               ///< of `outputs`; those after them are gradients of inputs, in their order
   tensor_detail::Leaves leaves;     ///< storage outside that its results depend on, for errors of gradients
   std::vector<BufferRef> fresh;     ///< memory of the outputs of the last call

@@ -176,6 +176,18 @@ class WriteSearch {
 
 Writes writes_of(const UOps& roots) { return WriteSearch().run(roots); }
 
+namespace {
+/// Finds the tensors with gradients that nobody has asked for so far and that a captured function leaves out.
+std::vector<std::shared_ptr<Tensor::Impl>> owners_of_spare_gradients() {
+  std::vector<std::shared_ptr<Tensor::Impl>> out;
+  each_live([&](Tensor::Impl& i) {
+    if (i.gradient_is_spare && i.grad && !(i.grad_read && *i.grad_read))
+      if (auto p = i.weak_from_this().lock()) out.push_back(std::move(p));
+  });
+  return out;
+}
+}  // namespace
+
 UOps readers_of(const Writes& w) {
   UOps out;
   MemoScope reads;  // node -> itself: reads an old state; CONST-like marker for "does not" is any other node
@@ -196,16 +208,23 @@ UOps readers_of(const Writes& w) {
     }
     reads.set(u, old);
   };
-  std::vector<UOpRef> live;
-  each_live([&](Tensor::Impl& i) { live.push_back(i.uop); });
-  for (UOp root : live) {
+  auto reads_old = [&](UOp root) {
     // A view of a state follows the write; it reads nothing.
     bool follows = true;
     each_base(root, [&](UOp s) { follows &= s.is(Ops::BUFFER) || contains(w.effects, s); });
-    if (follows) continue;
+    if (follows) return false;
     walk(root, [&](UOp u) { return reads.has(u); }, sources, visit);
-    if (reads.get(root) != no) out.push_back(root);
-  }
+    return reads.get(root) != no;
+  };
+  for (const auto& owner : owners_of_spare_gradients())
+    if (reads_old(owner->grad->uop)) {
+      owner->grad.reset();
+      owner->gradient_lost = true;
+    }
+  std::vector<UOpRef> live;
+  each_live([&](Tensor::Impl& i) { live.push_back(i.uop); });
+  for (UOp root : live)
+    if (reads_old(root)) out.push_back(root);
   return out;
 }
 
