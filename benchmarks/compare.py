@@ -22,6 +22,7 @@ ON_REQUEST = ["torch_avx512"]  # PyTorch whose MKL is told to use AVX-512 where 
 ACCELERATED = ["torch", "torch_compile"]  # peers that run on accelerators here
 QUANTIZED = ["tinygrad", "llama", "llama_native"]  # peers with products of GGML's formats
 OURS = "tg"
+REST = 0.05  # seconds before a sample of several processes: rank 0 answers while others still finish the one before
 
 
 def say(text: str) -> None: print(text, file=sys.stderr, flush=True)
@@ -101,8 +102,9 @@ class Comparison:
       for peer in peers_of(row, self.o.peers):  # one after another: each is idle when the next is set up
         try: programs[peer], known[peer] = self.ready(row, peer, threads)
         except Failed as e: say(f"{label}: without {peer}: {e}")
+      rest = REST if row.group == "collective" else 0
       samples = interleave({OURS: ours, **programs}, known, self.o.pairs, self.o.time, self.o.setup_time,
-                           lambda peer, why: say(f"{label}: without {peer}: {why}"))
+                           lambda peer, why: say(f"{label}: without {peer}: {why}"), rest=rest)
     finally: ours.finish()
     if len(samples) < 3 and row.group != "collective": say(f"{label}: fewer than two peers")
     return result(row.name, threads, samples, self.versions)

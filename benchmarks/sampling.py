@@ -78,14 +78,16 @@ SLOW_SECONDS = 2.0
 
 
 def interleave(programs: dict[str, Sampler], known: dict[str, float], pairs: int, seconds: float, timeout: float,
-               failed: Callable[[str, str], None],
-               clock: Callable[[], float] = time.monotonic) -> dict[str, list[float]]:
+               failed: Callable[[str, str], None], clock: Callable[[], float] = time.monotonic,
+               rest: float = 0) -> dict[str, list[float]]:
   """Samples of each program, taken in turns: at least `pairs` rounds of all that are in the running, more (up to three
   times as many) while that takes less than `seconds`. The order rotates, so that no program always follows the same
   one. A program whose run was `known` to be long and slow when it was set up keeps that as its only sample. One that
-  fails is left out and named; when the first one (ours) does, that ends everything."""
+  fails is left out and named; when the first one (ours) does, that ends everything. Before each sample come `rest`
+  seconds in which the processes of the one before come to rest."""
   ours, samples, first = next(iter(programs)), {}, {}
   def take(name: str) -> float | None:
+    time.sleep(rest)
     try: return programs[name].sample(timeout)
     except Failed as e:
       if name == ours: raise

@@ -1,7 +1,9 @@
 /// \file Rows of several processes: sums, and steps of training with batches divided.
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <span>
 
 #include "apps/tg/bench_reference.h"
 #include "apps/tg/bench_tables.h"
@@ -9,6 +11,7 @@
 #include "tinygrad/nn/datasets.h"
 #include "tinygrad/nn/optim.h"
 #include "tinygrad/nn/parallel.h"
+#include "tinygrad/runtime/buffer.h"
 #include "tinygrad/runtime/world/world.h"
 #include "tinygrad/tensor/jit/jit.h"
 
@@ -22,7 +25,13 @@ double serve_allreduce(int64_t elements, int repeats) {
   Collective c{.elements = elements};
   c.group.resize(static_cast<size_t>(n));
   std::iota(c.group.begin(), c.group.end(), 0);
-  std::vector<float> in(static_cast<size_t>(elements), static_cast<float>(me + 1)), out(in.size());
+  const BufferRef given = Buffer::create("CPU", elements, dtypes::float32),
+                  sums = Buffer::create("CPU", elements, dtypes::float32);
+  const auto floats = [&](const BufferRef& b) {
+    return std::span(static_cast<float*>(b->ensure_allocated()), static_cast<size_t>(elements));
+  };
+  const std::span<float> in = floats(given), out = floats(sums);
+  std::ranges::fill(in, static_cast<float>(me + 1));
   distributed::run(c, in.data(), out.data());
   const auto want = static_cast<float>(n * (n + 1) / 2);
   for (float v : out) BENCH_CHECK(v == want, "[bench] allreduce gave ", v, ", expected ", want);

@@ -446,10 +446,11 @@ TEST(TgBench, RowsOfTheComparison) {
   EXPECT_THAT(listed("_(16m|4096)$|_4096_axis"),
               testing::IsSupersetOf({"add_mul_16m", "exp_16m", "gelu_16m", "sum_16m", "max_16m", "sum_4096_axis0",
                                      "sum_4096_axis1", "mean_4096_axis1", "softmax_4096", "layernorm_4096"}));
-  EXPECT_THAT(
-      listed("^(attention|gpt2_block|mnist|resnet18)_.*(fwd|train$|step_)"),
-      testing::ElementsAre("attention_causal_12x1024x64_fwd", "gpt2_block_fwd", "gpt2_block_train", "mnist_step_512",
-                           "resnet18_step_8", "ddp_mnist_step_512", "ddp_gpt2_block_step"));
+  EXPECT_THAT(listed("^(attention|gpt2_block|mnist|resnet18)_.*(fwd|train$|step_)"),
+              testing::ElementsAre("attention_causal_12x1024x64_fwd", "gpt2_block_fwd", "gpt2_block_train",
+                                   "mnist_step_512", "resnet18_step_8"));
+  EXPECT_THAT(listed("^(allreduce|ddp)_"), testing::ElementsAre("allreduce_64mb", "allreduce_1mb", "allreduce_4kb",
+                                                                "ddp_mnist_step_512", "ddp_gpt2_block_step"));
 }
 
 TEST(TgBench, SamplesOnRequest) {

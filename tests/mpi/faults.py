@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """faults.py PROGRAM KIND RANKS FAULT [RUNS]: runs fault_program under mpirun and asks that every process that is left
-gets a PeerError naming the one that failed, in time, and that no process stays behind."""
-import os, pathlib, random, re, subprocess, sys, tempfile, time, uuid
+gets a PeerError naming the one that failed, in time, and that no process stays behind. FAULT_traced: with PROFILE=1,
+each that is left writes what it has done to a file of its own."""
+import json, os, pathlib, random, re, subprocess, sys, tempfile, time, uuid
 
 LAUNCH = {
   # It kills all processes a second after one died, unless told to give them longer to say why they end.
@@ -38,7 +39,19 @@ def left_behind(mark):
     except OSError: pass
   return found
 
+def untraced(folder, ranks):
+  """Returns which of the ranks wrote no trace of something they did."""
+  out = []
+  for r in ranks:
+    try: spans = json.loads(pathlib.Path(folder, f"trace.{r}.json").read_text())["traceEvents"]
+    except (OSError, ValueError, KeyError) as e: out.append(f"rank {r}: {e!r}")
+    else:
+      if not any(s.get("ph") == "X" for s in spans): out.append(f"rank {r} traced nothing")
+  return out
+
 def run(program, kind, ranks, fault):
+  traced = fault.endswith("_traced")
+  fault = fault.removesuffix("_traced")
   who, delay = random.randrange(ranks), random.randrange(0, 400)
   mark = f"TG_FAULT_RUN={uuid.uuid4()}"
   # A process that hangs is waited for, and ended as long after that.
@@ -47,12 +60,15 @@ def run(program, kind, ranks, fault):
   if fault.startswith("device"):
     env["FAKE_NCCL_STOP"] = f"{who}:{random.randrange(2, 9)}:{2 if fault == 'device' else 0}"
   start = time.monotonic()
-  with tempfile.TemporaryDirectory() as env["FAKE_NCCL_FOLDER"]:
+  with tempfile.TemporaryDirectory() as folder:
+    env["FAKE_NCCL_FOLDER"] = folder
+    if traced: env |= {"PROFILE": "1", "PROFILE_FILE": f"{folder}/trace.json"}
     p = subprocess.run(launch(kind, ranks, program, fault, str(who), str(delay)), env=env,
                        capture_output=True, text=True, timeout=60)
-  took = time.monotonic() - start
+    took = time.monotonic() - start
+    missing = untraced(folder, [r for r in range(ranks) if r != who]) if traced else []
   errors = {int(m[1]): (int(m[2]), m[3]) for m in re.finditer(r"rank (\d+): PeerError of rank (-?\d+): (.*)", p.stdout)}
-  problems = []
+  problems = missing
   somebody = fault in ("shapes", "device_hang")  # all wait alike: nobody knows for whom
   for r in range(ranks):
     if r == who and not somebody: continue

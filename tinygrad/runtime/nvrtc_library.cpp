@@ -77,17 +77,17 @@ class Copies {
  public:
   Copies() { copies_[0].functions = nvrtc(); }
 
-  /// Takes the copy with the fewest compilations, one more where that has some and none is being opened.
+  /// Takes the copy with the fewest compilations, one more where that has some.
   size_t take() {
     std::unique_lock lock(mutex_);
-    if (copies_[least()].compilations > 0 && open_ < copies_.size() && !opening_) {
-      opening_ = true;  // for good where it fails
+    if (copies_[least()].compilations > 0 && open_ + opening_ < copies_.size()) {
+      opening_++;  // for good where it fails
       lock.unlock();
       void* library = open_copy();
       lock.lock();
       if (library) {
         copies_[open_++].functions = functions_of(library);
-        opening_ = false;
+        opening_--;
       }
     }
     const size_t at = least();
@@ -125,7 +125,7 @@ class Copies {
   std::mutex mutex_;
   std::array<Copy, NvrtcTurn::kMostCopies> copies_;
   size_t open_ = 1;
-  bool opening_ = false;
+  size_t opening_ = 0;
 };
 Copies& copies() {
   static auto* all = new Copies;

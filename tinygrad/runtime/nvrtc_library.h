@@ -31,7 +31,7 @@ const std::string& nvrtc_headers();
 /// ends, at most `kMostCopies` of them; one takes a tenth of a second to open and some 60 MB.
 class NvrtcTurn {
  public:
-  static constexpr size_t kMostCopies = 4;
+  static constexpr size_t kMostCopies = 8;
   NvrtcTurn();
   ~NvrtcTurn();
   NvrtcTurn(const NvrtcTurn&) = delete;

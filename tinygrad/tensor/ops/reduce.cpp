@@ -225,9 +225,10 @@ Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor&
              "[batchnorm] got statistics of shape ", t.shape(), " for ", sh, ", expected ", line.numel(), " elements");
     return t.numel() == line.numel() ? t.reshape(line) : t;
   };
-  Tensor x = *this - along(mean);
-  if (weight.defined()) x = x * along(weight);
-  Tensor r = x * along(invstd);
+  // One factor for both: the gradients of weight and deviation are made of one sum over the elements then.
+  Tensor factor = along(invstd);
+  if (weight.defined()) factor = along(weight) * factor;
+  Tensor r = (*this - along(mean)) * factor;
   return s(bias.defined() ? r + along(bias) : r);
 }
 
