@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <numeric>
 
 #include "tinygrad/io/ggml_types.h"
@@ -62,6 +63,16 @@ TEST(PackedParts, ARangeOfEverythingIsTheMatrixItself) {
   const PackedMatrix m = q8_matrix(2, 64);
   const AxisRange all{0, 2};
   EXPECT_EQ(m.part(0, {&all, 1}).blocks.uop(), m.blocks.uop());
+}
+
+TEST(PackedParts, RangesThatAreEverythingKeepTheAdapter) {  // gate and hidden layer in one matrix, undivided
+  Projection p{q8_matrix(4, 64)};
+  p.adapter = std::make_shared<LowRankAdapter>();
+  const Projection both = p.outputs_of({{0, 2}, {2, 4}}), swapped = p.outputs_of({{2, 4}, {0, 2}});
+  EXPECT_EQ(both.weight.blocks.uop(), p.weight.blocks.uop()) << "the file's pages, not a copy";
+  EXPECT_EQ(both.adapter, p.adapter);
+  EXPECT_THAT(values_of(swapped.weight.values().slice(0, 0, 2)),
+              ElementsAreArray(values_of(p.weight.values().slice(0, 2, 4))));
 }
 
 TEST(PackedParts, InputsHaveTheBiasOnce) {

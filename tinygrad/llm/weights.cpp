@@ -10,8 +10,14 @@
 namespace tg::llm {
 namespace {
 
+/// Whether the ranges, one behind another, are the axis as it is.
 bool is_all(std::span<const AxisRange> ranges, int64_t size) {
-  return ranges.size() == 1 && ranges[0].begin == 0 && ranges[0].end == size;
+  int64_t at = 0;
+  for (const AxisRange& r : ranges) {
+    if (r.begin != at) return false;
+    at = r.end;
+  }
+  return at == size;
 }
 
 /// Returns ranges of an axis in units of `unit` positions, one behind another.
