@@ -28,7 +28,7 @@ const std::string& nvrtc_headers();
 
 /// One compilation's use of the library. Its front end holds a lock for the whole process, so a thread that would wait
 /// for others gets the functions of a copy of the file, which has a lock of its own. Copies stay until the process
-/// ends, at most `kMostCopies` of them; one takes a tenth of a second to open and some 60 MB.
+/// ends, at most `kMostCopies` of them; one takes a tenth of a second to open and some 100 MB.
 class NvrtcTurn {
  public:
   static constexpr size_t kMostCopies = 8;
