@@ -30,10 +30,11 @@ def outcome(source: str, variables: dict) -> dict:
 
 def differs(want: dict, got: dict) -> bool:
   """Whether two outcomes differ in what is not documented: integers of more than 64 bits, how generators, methods and
-  slices of constants that have none print."""
+  slices of constants that have none print, unknown filters and tests that nothing reaches."""
   known = "more than 64 bits", "a slice of"
   if "text" in want and any(k in got.get("error", "") for k in known): return False
   if " object at 0x" in want.get("text", "") or "bound method" in want.get("text", ""): return False
+  if want.get("error") == "TemplateAssertionError" and "text" in got: return False
   if "raised" in want: return not got.get("error", "").endswith(": " + want["raised"])
   return want.get("text") != got.get("text")
 
