@@ -10,7 +10,7 @@ def main(times, command):
   ended = []  # signals that asked us to end
   def end(number, _frame):
     ended.append(number)
-    if child: child.send_signal(number)
+    if child and child.poll() is None: child.send_signal(number)
   child = None
   for s in (signal.SIGINT, signal.SIGTERM): signal.signal(s, end)
   for attempt in range(times + 1):
@@ -23,6 +23,7 @@ def main(times, command):
     print(f"restart: {command[0]} ended with {how}; starting again ({attempt + 1} of {times})", file=sys.stderr,
           flush=True)
     time.sleep(PAUSE_S)
+    if ended: return 128 + ended[0]
   print(f"restart: {command[0]} ended with {how}; it was started {times + 1} times", file=sys.stderr)
   return code if code > 0 else 128 - code
 

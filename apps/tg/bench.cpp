@@ -64,7 +64,9 @@ std::vector<Row> chosen_rows(const std::string& filter) {
   std::vector<Row> rows = all_rows();
   try {
     const std::regex pattern(filter);
-    std::erase_if(rows, [&](const Row& r) { return !std::regex_search(r.name, pattern); });
+    std::erase_if(rows, [&](const Row& r) {
+      return !std::regex_search(r.name, pattern) && !std::regex_search(r.group, pattern);
+    });
   } catch (const std::regex_error& e) {
     throw ValueError(str("[bench] --filter '", filter, "' is not a regular expression: ", e.what()));
   }
@@ -170,7 +172,9 @@ std::function<int()> define_bench(CLI::App& app) {
   auto options = std::make_shared<bench::CommandLine>();
   app.add_flag("--json", options->json, "One JSON object a line instead of a table; with --list too");
   app.add_flag("--list", options->list, "Only list the rows");
-  app.add_option("--filter", options->filter, "Only rows whose name the regular expression finds")->type_name("REGEX");
+  app.add_option("--filter", options->filter,
+                 "Only rows whose name or group (\"collective\") the regular expression finds")
+      ->type_name("REGEX");
   app.add_option("--threads", options->threads, "Threads of every row (default: all processors)")
       ->type_name("N")
       ->check(whole_number(1, 1024));

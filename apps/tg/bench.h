@@ -81,6 +81,7 @@ struct Row {
   const char* unit;  ///< "GFLOP/s", "GB/s", "1/s" (higher is better); "s", "ms", "us", "ns", "MB" (lower is better)
   const char* what;
   Samples (*run)(Context&);
+  const char* group = "";  ///< what --filter finds besides the name
 };
 
 /// The program of `tg bench --child NAME`: checks its own result and returns the seconds that count for Clock::kChild.

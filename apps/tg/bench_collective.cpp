@@ -1,4 +1,4 @@
-/// \file Rows of several processes: sums, and steps of training with batches divided.
+/// \file Rows of several processes: exchanges, and steps of training with batches divided.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -18,24 +18,43 @@
 namespace tg::bench {
 namespace {
 
-/// Sums `elements` floats of all processes, `repeats` times in a row. Checks the first.
-double serve_allreduce(int64_t elements, int repeats) {
+/// Returns what every process has of piece `i` after an operation on rank + 1 in each.
+float expected(CollectiveKind what, int64_t i, int n) {
+  switch (what) {
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kAllToAll: return static_cast<float>(i + 1);
+    case CollectiveKind::kBroadcast: return 1;
+    default: return static_cast<float>(n * (n + 1) / 2);
+  }
+}
+
+/// Exchanges `elements` floats, of which a process gives or gets a part where the operation divides them, `repeats`
+/// times in a row. Checks the first.
+double serve_exchange(CollectiveKind what, int64_t elements, int repeats) {
   distributed::init();
   const int n = distributed::size(), me = distributed::rank();
-  Collective c{.elements = elements};
+  const bool gives_all = what == CollectiveKind::kReduceScatter || what == CollectiveKind::kAllToAll,
+             gets_all = what == CollectiveKind::kAllGather || what == CollectiveKind::kAllToAll;
+  const int64_t piece = gives_all || gets_all ? elements / n : elements;
+  Collective c{.what = what, .elements = piece};
   c.group.resize(static_cast<size_t>(n));
   std::iota(c.group.begin(), c.group.end(), 0);
-  const BufferRef given = Buffer::create("CPU", elements, dtypes::float32),
-                  sums = Buffer::create("CPU", elements, dtypes::float32);
-  const auto floats = [&](const BufferRef& b) {
-    return std::span(static_cast<float*>(b->ensure_allocated()), static_cast<size_t>(elements));
+  const auto buffer = [&](bool all) { return Buffer::create("CPU", all ? piece * n : piece, dtypes::float32); };
+  const BufferRef given = buffer(gives_all), got = buffer(gets_all);
+  const auto floats = [&](const BufferRef& b, bool all) {
+    return std::span(static_cast<float*>(b->ensure_allocated()), static_cast<size_t>(all ? piece * n : piece));
   };
-  const std::span<float> in = floats(given), out = floats(sums);
+  const std::span<float> in = floats(given, gives_all), out = floats(got, gets_all);
   std::ranges::fill(in, static_cast<float>(me + 1));
   distributed::run(c, in.data(), out.data());
-  const auto want = static_cast<float>(n * (n + 1) / 2);
-  for (float v : out) BENCH_CHECK(v == want, "[bench] allreduce gave ", v, ", expected ", want);
+  for (size_t i = 0; i < out.size(); i++) {
+    const float want = expected(what, static_cast<int64_t>(i) / piece, n);
+    BENCH_CHECK(out[i] == want, "[bench] ", name_of(what), " gave ", out[i], ", expected ", want);
+  }
   return serve_world(repeats, [&] { distributed::run(c, in.data(), out.data()); });
+}
+double serve_allreduce(int64_t elements, int repeats) {
+  return serve_exchange(CollectiveKind::kAllReduce, elements, repeats);
 }
 
 /// Trains a model on one batch, of which each process has a part, in a captured function. The first losses are those of
@@ -89,24 +108,37 @@ double serve_gpt2() {
       [](const Tensor& y, const Tensor& want) { return (y - want).square().mean(); }, kGptLosses);
 }
 
+constexpr const char* kGroup = "collective";
 constexpr Row kRows[] = {
     {"allreduce_64mb", "ms", "the sum of 64 MB of float32 of as many processes as threads",
-     [](Context& c) { return ask_world(c, "allreduce_64mb", {.bytes_read = 64e6}); }},
+     [](Context& c) { return ask_world(c, "allreduce_64mb", {.bytes_read = 64e6}); }, kGroup},
     {"allreduce_1mb", "ms", "the sum of 1 MB of float32 of as many processes as threads",
-     [](Context& c) { return ask_world(c, "allreduce_1mb", {.bytes_read = 1e6}); }},
+     [](Context& c) { return ask_world(c, "allreduce_1mb", {.bytes_read = 1e6}); }, kGroup},
     {"allreduce_4kb", "us", "the sum of 4 KB of float32 of as many processes as threads",
-     [](Context& c) { return ask_world(c, "allreduce_4kb", {.bytes_read = 4e3}); }},
+     [](Context& c) { return ask_world(c, "allreduce_4kb", {.bytes_read = 4e3}); }, kGroup},
+    {"reduce_scatter_64mb", "ms", "the sum of 64 MB of float32, of which each process gets a part",
+     [](Context& c) { return ask_world(c, "reduce_scatter_64mb", {.bytes_read = 64e6}); }, kGroup},
+    {"all_gather_64mb", "ms", "64 MB of float32 of all processes together, in each",
+     [](Context& c) { return ask_world(c, "all_gather_64mb", {.bytes_read = 64e6}); }, kGroup},
+    {"all_to_all_64mb", "ms", "64 MB of float32 in each process, of which it gives each other one a part",
+     [](Context& c) { return ask_world(c, "all_to_all_64mb", {.bytes_read = 64e6}); }, kGroup},
+    {"broadcast_64mb", "ms", "64 MB of float32 of one process, in each",
+     [](Context& c) { return ask_world(c, "broadcast_64mb", {.bytes_read = 64e6}); }, kGroup},
     {"ddp_mnist_step_512", "ms", "a step of training on MNIST, 512 images divided among as many processes as threads",
-     [](Context& c) { return ask_world(c, "ddp_mnist_step_512", {}); }},
+     [](Context& c) { return ask_world(c, "ddp_mnist_step_512", {}); }, kGroup},
     {"ddp_gpt2_block_step", "ms",
      "a step of training a GPT-2 block, 4 x 128 tokens divided among as many processes as threads",
-     [](Context& c) { return ask_world(c, "ddp_gpt2_block_step", {}); }},
+     [](Context& c) { return ask_world(c, "ddp_gpt2_block_step", {}); }, kGroup},
 };
 
 constexpr ChildRow kChildren[] = {
     {"allreduce_64mb", [] { return serve_allreduce(16'000'000, 1); }},
     {"allreduce_1mb", [] { return serve_allreduce(250'000, 5); }},
     {"allreduce_4kb", [] { return serve_allreduce(1'000, 100); }},
+    {"reduce_scatter_64mb", [] { return serve_exchange(CollectiveKind::kReduceScatter, 16'000'000, 1); }},
+    {"all_gather_64mb", [] { return serve_exchange(CollectiveKind::kAllGather, 16'000'000, 1); }},
+    {"all_to_all_64mb", [] { return serve_exchange(CollectiveKind::kAllToAll, 16'000'000, 1); }},
+    {"broadcast_64mb", [] { return serve_exchange(CollectiveKind::kBroadcast, 16'000'000, 1); }},
     {"ddp_mnist_step_512", serve_mnist},
     {"ddp_gpt2_block_step", serve_gpt2},
 };

@@ -61,6 +61,7 @@ void bind_distributed(nb::module_& m) {
   d.def("fail", &fail, "why"_a, Unlocked(), "Tells all others that this process cannot go on.");
   d.def("agree", &agree, "operation"_a, "why"_a, Unlocked(),
         "Tells all processes whether this one did its part: PeerError where another one has a reason.");
+  d.def("of_all", &of_all, "text"_a, Unlocked(), "Texts of all processes, in the order of the ranks.");
   bind_mesh(d);
   d.def(
       "all_reduce",

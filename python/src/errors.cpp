@@ -75,7 +75,11 @@ void bind_errors(nb::module_& m) {
     catch (const GradientError& e) { set(kGradient, e); }
     catch (const JitError& e) { set(kJit, e); }
     catch (const Cancelled& e) { if (PyErr_CheckSignals() == 0) set(kCancelled, e); }  // else it is KeyboardInterrupt
-    catch (const PeerError& e) { set(kPeer, e); }
+    catch (const PeerError& e) {
+      nb::object error = nb::handle(classes[kPeer].type)(e.what());
+      error.attr("rank") = e.rank;
+      PyErr_SetObject(classes[kPeer].type, error.ptr());
+    }
     catch (const Error& e) { set(kBase, e); }
     // clang-format on
   });

@@ -1,4 +1,5 @@
 """nn.parallelize and pipelines: in a world of one, and in two processes where there is an mpirun."""
+import os, sys
 import pytest
 from tinygrad_cpp import Context, Tensor, distributed, dtypes, nn
 from two_processes import needs_mpirun, run_in_two_processes
@@ -63,6 +64,34 @@ def pipeline_losses(mesh):
   return out
 
 
+class Normed:
+  """Statistics of features that are divided."""
+  def __init__(self): self.hidden, self.bn, self.out = nn.Linear(8, 16), nn.BatchNorm(16), nn.Linear(16, 4)
+  def __call__(self, x): return self.out(self.bn(self.hidden(x)).relu())
+
+
+def check_checkpoints(folder):
+  """Each stage saves and loads what it has."""
+  layers = [nn.Linear(3, 3) for _ in range(3)]
+  first, last = nn.parallel.stage_layers(3, distributed.Mesh({"pipe": -1}))
+  own = {f"layers.{i}": layers[i] for i in range(first, last)}
+  for i in range(first, last): layers[i].bias.assign(Tensor.full((3,), float(i))).realize()
+  nn.state.save_sharded_checkpoint(folder, own, step=4)
+  saved = nn.state.safe_load(folder)
+  assert [saved[f"model.layers.{i}.bias"].tolist() for i in range(3)] == [[i] * 3 for i in range(3)]
+  for i in range(first, last): layers[i].bias.assign(Tensor.zeros(3)).realize()
+  assert nn.state.load_checkpoint(folder, own)[0] == 4
+  for i in range(first, last): assert layers[i].bias.tolist() == [i] * 3
+  with pytest.raises(KeyError, match="not in the model"): nn.state.load_checkpoint(folder, {"layers.0": layers[0]})
+  distributed.barrier()
+
+
+def check_statistics():
+  tensor = distributed.Mesh({"tensor": -1})
+  want = losses(of=Normed)
+  assert losses(tensor, Normed, divisions=DIVISIONS) == pytest.approx(want, rel=1e-4)
+
+
 def check_losses():
   want = losses()
   assert want[-1] < want[0]
@@ -79,12 +108,15 @@ def check_losses():
   assert pipeline_losses(distributed.Mesh({"pipe": -1})) == pytest.approx(want, rel=1e-5)
 
 
-def test_losses_in_a_world_of_one(): check_losses()
+def test_losses_in_a_world_of_one(tmp_path):
+  check_losses()
+  check_statistics()
+  check_checkpoints(tmp_path)
 
 
 @needs_mpirun
-def test_losses_in_two_processes():
-  assert run_in_two_processes(__file__, 200).count("of 2: equal") == 2
+def test_losses_in_two_processes(tmp_path):
+  assert run_in_two_processes(__file__, 200, tmp_path).count("of 2: equal") == 2
 
 
 def test_weights_are_used_in_another_type():
@@ -104,7 +136,36 @@ def test_mistakes_are_errors():
   with pytest.raises(IndexError, match="does not have"): nn.parallelize(Model(), mesh).spec("x")
 
 
+def test_fused_optimizers_have_no_state_to_divide():
+  model = Model()
+  parallel = nn.parallelize(model, distributed.Mesh({"data": -1}), zero=1)
+  with pytest.raises(ValueError, match="got a fused optimizer"):
+    parallel.place_state(nn.optim.AdamW(nn.state.get_parameters(model), fused=True))
+  nn.parallelize(model, distributed.Mesh({"data": -1})).place_state(
+    nn.optim.AdamW(nn.state.get_parameters(model), fused=True))
+
+
+@needs_mpirun
+def test_peer_errors_name_the_rank():
+  printed = run_in_two_processes(__file__, 60, "--fail", fails=True)
+  assert "rank 0: the error names rank 1" in printed
+
+
+def fail():
+  """What a program does in which another process fails: it ends with an exit code of its own."""
+  try:
+    distributed.barrier()
+    if distributed.rank() == 1: distributed.fail("has seen a NaN")
+    distributed.barrier()
+  except distributed.PeerError as e:
+    print(f"rank {distributed.rank()}: the error names rank {e.rank}", flush=True)
+  os._exit(3)
+
+
 if __name__ == "__main__":
   distributed.init()
+  if "--fail" in sys.argv: fail()
   check_losses()
+  check_statistics()
+  check_checkpoints(sys.argv[1])
   print(f"rank {distributed.rank()} of {distributed.size()}: equal")

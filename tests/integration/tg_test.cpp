@@ -474,6 +474,15 @@ TEST(TgBench, QuantizedRowsCheckTheirResults) {
   EXPECT_EQ(lines(r.out).size(), 3u);
 }
 
+TEST(TgBench, FilterFindsGroups) {
+  const ProcessResult r = tg_run({"bench", "--list", "--filter", "^collective$"});
+  ASSERT_TRUE(r.ok()) << r.err;
+  for (const char* row : {"allreduce_64mb", "reduce_scatter_64mb", "all_gather_64mb", "all_to_all_64mb",
+                          "broadcast_64mb", "ddp_mnist_step_512"})
+    EXPECT_THAT(r.out, HasSubstr(row));
+  EXPECT_EQ(r.out.find("matmul"), r.out.npos);
+}
+
 TEST(TgBench, Errors) {
   const ProcessResult bad = tg_run({"bench", "--filter", "("});
   EXPECT_EQ(bad.exit_code, 1);

@@ -164,6 +164,69 @@ TEST(WorldCheckpoint, MatricesOfQueriesKeysAndValuesAreWholeInTheirNaturalOrder)
   for (const Tensor& t : nn::get_parameters(again)) EXPECT_EQ(t.to_vector<float>(), whole[i++]);
 }
 
+TEST(WorldCheckpoint, StagesSaveWhatTheyHave) {
+  const SharedDir dir;
+  Tensor::manual_seed(3);
+  std::vector<nn::Linear> layers;
+  for (int i = 0; i < 5; i++) layers.emplace_back(4, 4);
+  const auto [first, last] = nn::stage_layers(5, Mesh({{"pipe", -1}}));
+  nn::Checkpoint own;
+  Tensors trained;
+  for (auto i = first; i < last; i++)
+    for (const auto& [name, t] : nn::get_state_dict(layers[static_cast<size_t>(i)])) {
+      t.assign(Tensor::full(t.shape(), static_cast<float>(i)).contiguous()).realize();
+      own.model.emplace_back(str("layers.", i, ".", name), t);
+      trained.push_back(t);
+    }
+  nn::Adam adam(trained);
+  own.optimizers = {&adam};
+  nn::save_sharded_checkpoint(own, dir.path);
+  const nn::StateDict all = nn::safe_load(dir.path);
+  for (int i = 0; i < 5; i++)
+    for (const char* name : {"weight", "bias"}) {
+      ASSERT_TRUE(all.contains(str("model.layers.", i, ".", name)));
+      for (float v : all.at(str("model.layers.", i, ".", name)).to_vector<float>()) ASSERT_EQ(v, i) << name;
+    }
+  for (const Tensor& t : trained) t.assign(t.zeros_like()).realize();
+  nn::load_checkpoint(own, dir.path);
+  for (auto i = first; i < last; i++)
+    for (float v : layers[static_cast<size_t>(i)].bias.to_vector<float>()) ASSERT_EQ(v, i);
+}
+
+TEST(WorldCheckpoint, OneNameOfDifferentTensorsIsAnErrorInAll) {
+  if (size() == 1) GTEST_SKIP() << "needs two processes";
+  const SharedDir dir;
+  const Tensor same = Tensor::ones(3).contiguous(), other = Tensor::ones(rank() == 1 ? 4 : 3).contiguous();
+  nn::safe_save_together({{"same", same}}, dir.path);
+  try {
+    nn::safe_save_together({{"same", same}, {"other", other}}, dir.path);
+    ADD_FAILURE() << "no error";
+  } catch (const ValueError& e) {
+    const std::string text = e.what();
+    EXPECT_NE(text.find("got other as float32 of shape (4,) in rank 1, expected float32 of shape (3,), as in rank 0"),
+              text.npos)
+        << text;
+  }
+  const Tensor divided = Tensor::from_local(same, Mesh({{"data", -1}}), {"data"});
+  nn::StateDict some{{"same", same}};
+  if (rank() == 0) some.emplace_back("divided", divided);
+  EXPECT_THROW(nn::safe_save_together(some, dir.path), ValueError);
+  EXPECT_EQ(nn::safe_load(dir.path).size(), 1u) << "what was saved before";
+  distributed::barrier();  // before the folder is removed
+}
+
+TEST(WorldCheckpoint, FoldersThatNobodyElseSeesAreErrorsBeforeAnythingIsReplaced) {
+  if (size() == 1) GTEST_SKIP() << "needs two processes";
+  const SharedDir dir;
+  const nn::StateDict two{{"a", Tensor::ones(3).contiguous()}, {"b", Tensor::ones(2).contiguous()}};
+  nn::safe_save_together(two, dir.path);
+  const fs::path own = rank() == 1 ? dir.path / "elsewhere" : dir.path;
+  if (rank() == 0) EXPECT_THROW(nn::safe_save_together(two, own), FileError);
+  else EXPECT_THROW(nn::safe_save_together(two, own), PeerError);
+  EXPECT_EQ(nn::safe_load(dir.path).size(), 2u) << "what was saved before";
+  distributed::barrier();
+}
+
 TEST(WorldCheckpoint, ANewOneReplacesTheOld) {
   const SharedDir dir;
   TrainingRun run;

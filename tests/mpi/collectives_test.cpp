@@ -1,9 +1,11 @@
 /// \file Every collective on host memory against values that each process computes by itself.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "tinygrad/runtime/world/world.h"
 #include "tinygrad/uop/eval.h"
@@ -275,7 +277,17 @@ TEST(Collectives, WhoWeAre) {
 }
 
 TEST(Collectives, BarrierWaitsForTheSlowest) {
-  for (int k = 0; k < 20; k++) distributed::barrier();
+  const auto now = [] { return std::chrono::steady_clock::now().time_since_epoch().count(); };  // one for the machine
+  for (int k = 0; k < 10; k++) {
+    if (rank() == k % size()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const int64_t came = now();
+    distributed::barrier();
+    const int64_t left = now();
+    std::vector<int64_t> all(static_cast<size_t>(size()));
+    distributed::run({.what = CollectiveKind::kAllGather, .dtype = dtypes::int64, .elements = 1, .group = everybody()},
+                     &came, all.data());
+    for (int64_t c : all) EXPECT_GE(left, c);
+  }
 }
 
 TEST(Collectives, MistakesAreErrorsAtOnce) {

@@ -116,6 +116,27 @@ TEST(Pipeline, LayersOfStages) {
   for (size_t i = 1; i + 1 < all.size(); i += 2) EXPECT_EQ(all[i], all[i + 1]);
   if (size() > 1) EXPECT_THROW(nn::stage_layers(size() - 1, mesh), ValueError);
 }
+TEST(Pipeline, AStageComputesEveryMicrobatchOnce) {
+  const Mesh mesh({{"pipe", -1}});
+  const Tensor w = Tensor::ones({4, 4}).contiguous();
+  int calls = 0;
+  bool wider = false;
+  nn::Pipeline pipeline(
+      [&](const Tensor& x) {
+        calls++;
+        const Tensor y = x.matmul(w);
+        return wider ? Tensor::cat({y, y}, 1) : y;
+      },
+      [](const Tensor& y, const Tensor& labels) { return (y - labels).square().mean(); }, {w}, mesh,
+      {.microbatches = 2});
+  for (int step = 1; step <= 2; step++) {
+    pipeline.step(Tensor::ones({4, 4}), Tensor::zeros({4, 4}));
+    EXPECT_EQ(calls, 2 * step);
+  }
+  wider = true;
+  if (size() > 1 && pipeline.stage() == 0)
+    EXPECT_THROW(pipeline.step(Tensor::ones({4, 4}), Tensor::zeros({4, 4})), ShapeError);
+}
 TEST(Pipeline, MistakesAreErrors) {
   const Mesh mesh({{"pipe", -1}});
   const auto same = [](const Tensor& x) { return x; };

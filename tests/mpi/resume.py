@@ -5,7 +5,7 @@ other_size: 4 processes, then 2, then one compute the losses of a run of 2 that 
 restart: a process dies once, tools/restart.py starts the launcher again, and the losses are the same.
 kill: in each run a process dies at a random moment; all others get a PeerError within 10 s of it, no process stays
 behind, and the checkpoint is that of the last step that was reported, or of the one after it."""
-import os, pathlib, random, re, subprocess, sys, tempfile, time, uuid
+import os, pathlib, random, re, signal, subprocess, sys, tempfile, time, uuid
 import faults
 
 LIMIT_S = 10  # from the death to the end of all processes
@@ -46,8 +46,15 @@ def restart(program, kind, folder):
   p = run(restart + ["1", sys.executable, "-c", "raise SystemExit(7)"])
   assert p.returncode == 7 and p.stderr.count("starting again (1 of 1)") == 1, p.stderr
   assert "it was started 2 times" in p.stderr, p.stderr
+  # Ctrl-C between two starts ends it.
+  with subprocess.Popen(restart + ["5", sys.executable, "-c", "raise SystemExit(7)"], stderr=subprocess.PIPE,
+                        text=True) as q:
+    assert "starting again (1 of 5)" in q.stderr.readline()
+    q.send_signal(signal.SIGINT)
+    assert q.wait(20) == 130 and q.stderr.read() == "", q.returncode
 
-def kill_once(program, kind, folder):
+def kill_once(program, kind, folder, saved):
+  """`saved`: the step that runs before have reported."""
   ranks, mark = 4, str(uuid.uuid4())
   who, after = random.randrange(ranks), random.randrange(0, 1500)
   start = time.monotonic()
@@ -61,7 +68,7 @@ def kill_once(program, kind, folder):
   if took - after / 1000 > LIMIT_S: problems.append(f"took {took:.1f} s")
   time.sleep(0.2)
   if orphans := faults.left_behind("TG_FAULT_RUN=" + mark): problems.append(f"processes {orphans} are left")
-  reported = max(losses(p.stdout), default=0)
+  reported = max(losses(p.stdout), default=saved)
   if os.path.exists(folder + "/model.safetensors.index.json"):
     q = run([program, folder, "0"])
     at = re.search(r"begins at step (\d+)", q.stdout)
@@ -73,7 +80,10 @@ def kill_once(program, kind, folder):
 
 def kill(program, kind, folder, runs):
   """All runs go on from one checkpoint, each from what the one before left."""
-  results = [kill_once(program, kind, folder + "/run") for _ in range(runs)]
+  results, saved = [], 0
+  for _ in range(runs):
+    results.append(kill_once(program, kind, folder + "/run", saved))
+    saved = results[-1][2]
   good = sum(ok for ok, _, _ in results)
   print(f"{good}/{runs} runs; at most {max(t for _, t, _ in results):.1f} s after the death; "
         f"step {max(s for _, _, s in results)}")

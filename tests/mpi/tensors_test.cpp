@@ -349,5 +349,20 @@ TEST(WorldTensors, MistakesAreErrorsInEveryProcess) {
   EXPECT_THROW(distributed::send(x, rank()), ValueError);
   EXPECT_THROW(numbers({8, 4}).shard(line(), {"data"}) + numbers({8, 4}).realize(), DeviceError);
 }
+TEST(WorldTensors, AssignmentsToWholeTensorsGather) {
+  const Tensor whole = Tensor::zeros(4 * size()).contiguous().replicate(line()).realize(),
+               rows = Tensor::arange(4 * size()).cast(dtypes::float32).contiguous().shard(line(), {"data"}).realize();
+  whole.assign(whole + rows).realize();
+  EXPECT_EQ(whole.to_local().to_vector<float>(), rows.to_vector<float>());
+}
+
+TEST(WorldTensors, PartsOfDifferentShapesAreErrorsInAll) {
+  if (size() == 1) GTEST_SKIP() << "needs two processes";
+  const Tensor part = Tensor::ones(rank() == 1 ? 3 : 5, 2).contiguous();
+  EXPECT_THROW(Tensor::from_local(part, line(), {"data"}), ShapeError);
+  const Tensor halves = Tensor::ones({7}, {.dtype = rank() == 1 ? dtypes::float16 : dtypes::float32}).contiguous();
+  EXPECT_THROW(Tensor::from_local(halves, line(), {"data"}), ShapeError);
+  EXPECT_EQ(Tensor::from_local(Tensor::ones(4, 2).contiguous(), line(), {"data"}).shape(0), 4 * size());
+}
 }  // namespace
 }  // namespace tg

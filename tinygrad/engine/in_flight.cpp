@@ -143,8 +143,8 @@ void InFlight::begin(const Collective& c, std::vector<const Launch*> launches, b
   group ? begin_on_device(*group, c, std::move(launches)) : begin_on_host(c, std::move(launches), awaited);
   GlobalCounters::collectives++;
   GlobalCounters::sent += distributed::sent_bytes(c);
-  // What is looked at runs one at a time.
-  if (launches_are_watched()) wait_pending();
+  // What is looked at runs one at a time, but for messages: who sends may have to receive before the send ends.
+  if (launches_are_watched() && !is_pair(c)) wait_pending();
 }
 
 /// Begins the operations of these launches as one command of the device, each in its own memory.

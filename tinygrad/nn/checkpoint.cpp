@@ -5,6 +5,7 @@
 #include <charconv>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/nn/world_file.h"
@@ -139,10 +140,36 @@ void save_sharded_checkpoint(const Checkpoint& c, const std::filesystem::path& f
   safe_save_together(tensors_of(c, "save_sharded_checkpoint"), folder, texts_of(c));
 }
 
+namespace {
+/// Returns the names of tensors in all processes.
+std::unordered_set<std::string> names_of_all(const StateDict& tensors) {
+  std::string mine;
+  for (const auto& [name, t] : tensors) mine.append(name).push_back('\0');
+  std::unordered_set<std::string> out;
+  for (const std::string& names : distributed::of_all(mine))
+    for (std::string_view left = names; !left.empty();) out.emplace(next(left, '\0'));
+  return out;
+}
+/// Returns what this process has of the tensors of a file, and what nobody has, for an error: stages of a pipeline have
+/// the rest.
+StateDict part_of(const StateDict& file, const StateDict& own) {
+  const std::unordered_set<std::string> all = names_of_all(own);
+  StateDict out;
+  for (const auto& [name, t] : file)
+    if (own.contains(name) || !all.contains(name)) out.emplace_back(name, t);
+  return out;
+}
+}  // namespace
+
 void load_checkpoint(Checkpoint& c, const std::filesystem::path& path) {
   Read read;
-  distributed::together("load_checkpoint", [&] { read = read_checkpoint(path); });
-  distributed::together("load_checkpoint", [&] { load_state_dict(tensors_of(c, "load_checkpoint"), read.tensors); });
+  StateDict own;
+  distributed::together("load_checkpoint", [&] {
+    read = read_checkpoint(path);
+    own = tensors_of(c, "load_checkpoint");
+  });
+  const StateDict part = part_of(read.tensors, own);
+  distributed::together("load_checkpoint", [&] { load_state_dict(own, part); });
   rng::set_state(read.random);
   c.step = read.step;
   c.metadata.clear();

@@ -57,14 +57,22 @@ Tensor Pipeline::part(const Tensor& t, int64_t i) const {
   return t[Slice(i * rows, (i + 1) * rows)].detach().contiguous().requires_grad_(false);
 }
 
-void Pipeline::learn_shapes(const Tensor& x) {
-  if (x.shape() == batch_) return;
-  if (!first()) {
-    const Tensor card = distributed::receive(Tensor(std::vector<int64_t>(kCard)), before_);
-    card_ = card.to_vector<int64_t>();
+void Pipeline::hear_shapes() {
+  if (first()) return;
+  const Tensor card = distributed::receive(Tensor(std::vector<int64_t>(kCard)), before_);
+  card_ = card.to_vector<int64_t>();
+}
+
+void Pipeline::tell_shapes(const Tensor& result, bool heard) {
+  const std::vector<int64_t> card = card_of(result);
+  if (heard) {
+    TG_CHECK(ShapeError, card == told_, "[Pipeline] got a stage's result of type ", result.dtype(), " and shape ",
+             result.shape(),
+             ", expected that of the batch before, which had the same shape: the next stage waits for it");
+    return;
   }
-  if (!last()) distributed::send(Tensor(card_of(run_(first() ? part(x, 0) : placeholder()))), behind_).realize();
-  batch_ = x.shape();
+  distributed::send(Tensor(card), behind_).realize();
+  told_ = card;
 }
 
 Tensor Pipeline::placeholder() const {
@@ -97,7 +105,9 @@ Tensor Pipeline::step(const Tensor& x, const Tensor& labels) {
   for (const Tensor* t : {&x, &labels})
     TG_CHECK(ShapeError, t->ndim() > 0 && t->shape(0) % n == 0, "[Pipeline] got shape ", t->shape(), " for ", n,
              " microbatches, expected a multiple of rows");
-  learn_shapes(x);
+  const bool heard = x.shape() == batch_;
+  if (!heard) hear_shapes();
+  batch_ = x.shape();
   std::deque<Microbatch> under_way;
   Tensors losses;
   const auto gradient_of = [&](const Microbatch& m, Tensors also) {
@@ -114,6 +124,7 @@ Tensor Pipeline::step(const Tensor& x, const Tensor& labels) {
   const int64_t ahead = std::min(stages_ - 1 - stage_, n);
   for (int64_t i = 0; i < ahead; i++) {
     under_way.push_back(forward(input(x, i), labels, i));
+    if (i == 0) tell_shapes(under_way.back().output, heard);
     distributed::send(under_way.back().output, behind_).realize();
   }
   Tensor next = ahead < n ? input(x, ahead).realize() : Tensor();

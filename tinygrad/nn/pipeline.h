@@ -44,8 +44,9 @@ class Pipeline {
 
   /// Adds the gradients of the mean loss of a batch to those of the parameters, computed, and returns that loss, a
   /// float32 scalar, in all processes. The first stage reads `x`, the last one `labels`; all have tensors of their
-  /// shapes. Of copies each has rows of its own. ShapeError when the microbatches do not divide the rows, ValueError
-  /// for a stage's result of more than 8 axes.
+  /// shapes. Of copies each has rows of its own. ShapeError when the microbatches do not divide the rows, and for
+  /// a stage whose result changes its shape or type while that of the batch stays; ValueError for a stage's result of
+  /// more than 8 axes.
   Tensor step(const Tensor& x, const Tensor& labels);
 
   /// Returns the number of this process' stage, and of all.
@@ -58,8 +59,11 @@ class Pipeline {
   };
   /// Returns the part of a tensor that microbatch i has.
   Tensor part(const Tensor& t, int64_t i) const;
-  /// Hears from the stage before what its results are like, and tells the one behind: once for batches of a shape.
-  void learn_shapes(const Tensor& x);
+  /// Hears from the stage before what its results are like: once for batches of a shape.
+  void hear_shapes();
+  /// Tells the stage behind what a result is like, unless it has `heard` of batches of this shape. ShapeError for
+  /// another result than it heard of.
+  void tell_shapes(const Tensor& result, bool heard);
   Tensor placeholder() const;
   Tensor input(const Tensor& x, int64_t i) const;
   Microbatch forward(const Tensor& input, const Tensor& labels, int64_t i) const;
@@ -79,6 +83,7 @@ class Pipeline {
   int before_ = -1, behind_ = -1;  // ranks of the neighbours
   Shape batch_{};                  // of the step from which the card is
   std::vector<int64_t> card_{};    // what the results of the stage before are like
+  std::vector<int64_t> told_{};    // what the stage behind knows of ours
 };
 
 }  // namespace tg::nn

@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <random>
 #include <set>
+#include <string_view>
+#include <unordered_map>
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/io/file.h"
@@ -22,20 +25,81 @@ constexpr size_t kSaveDigits = 16;
 
 int64_t bytes_of(const Tensor& t) { return t.numel() * t.element_size(); }
 
-/// Returns for each tensor the process that writes it: the largest first, each to whoever has least.
-std::vector<int> owners_of(const StateDict& tensors) {
-  std::vector<size_t> order(tensors.size());
-  for (size_t i = 0; i < order.size(); i++) order[i] = i;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return bytes_of(tensors[a].second) > bytes_of(tensors[b].second); });
-  std::vector<int64_t> load(static_cast<size_t>(distributed::size()), 0);
-  std::vector<int> out(tensors.size(), 0);
-  for (size_t i : order) {
-    const auto least = std::min_element(load.begin(), load.end());
-    out[i] = static_cast<int>(least - load.begin());
-    *least += bytes_of(tensors[i].second) + 1;
+/// A tensor of the world, as all processes know it.
+struct Entry {
+  std::string name, type;  ///< type: dtype, shape and where it is
+  int64_t bytes = 0;
+  bool divided = false;  ///< over the processes, which gather it together
+  std::vector<int> holders{};
+  int owner = 0;  ///< who writes it
+};
+
+/// Says what tensors this process has: a line for each, and its name, which may have any characters, behind its length.
+std::string inventory_of(const StateDict& tensors) {
+  std::string out;
+  for (const auto& [name, t] : tensors) {
+    const bool divided = is_world(t.device());
+    out += fmt::format("{} {} {} {} of shape {}{}\n{}", bytes_of(t), divided ? 1 : 0, name.size(), str(t.dtype()),
+                       str(t.shape()), divided ? ", on " + t.device() : "", name);
   }
   return out;
+}
+std::vector<Entry> parse_inventory(std::string_view text) {
+  std::vector<Entry> out;
+  const auto next_number = [&] {
+    int64_t n = 0;
+    const char* const end = std::from_chars(text.data(), text.data() + text.size(), n).ptr;
+    text.remove_prefix(static_cast<size_t>(end - text.data()) + 1);
+    return n;
+  };
+  while (!text.empty()) {
+    Entry e;
+    e.bytes = next_number();
+    e.divided = next_number() != 0;
+    const auto length = static_cast<size_t>(next_number());
+    const size_t end = text.find('\n');
+    e.type = text.substr(0, end);
+    e.name = text.substr(end + 1, length);
+    text.remove_prefix(end + 1 + length);
+    out.push_back(std::move(e));
+  }
+  return out;
+}
+
+/// Returns the tensors that the processes have, each once: a stage of a pipeline has some that others do not. The same
+/// in all, or the same ValueError.
+std::vector<Entry> tensors_of_all(const StateDict& tensors) {
+  std::vector<Entry> out;
+  std::unordered_map<std::string, size_t> known;
+  const std::vector<std::string> texts = distributed::of_all(inventory_of(tensors));
+  for (size_t r = 0; r < texts.size(); r++)
+    for (Entry& e : parse_inventory(texts[r])) {
+      const auto [at, is_new] = known.emplace(e.name, out.size());
+      if (is_new) out.push_back(std::move(e));
+      Entry& entry = out[at->second];
+      TG_CHECK(ValueError, is_new || entry.type == e.type, "[", kOperation, "] got ", entry.name, " as ", e.type,
+               " in rank ", r, ", expected ", entry.type, ", as in rank ",
+               entry.holders.empty() ? 0 : entry.holders[0]);
+      entry.holders.push_back(static_cast<int>(r));
+    }
+  for (const Entry& e : out)
+    TG_CHECK(ValueError, !e.divided || e.holders.size() == texts.size(), "[", kOperation, "] got ", e.name, ", ",
+             e.type, ", in some processes only, expected a tensor that is divided over processes in all of them");
+  return out;
+}
+
+/// Decides who writes what: the largest first, each by that process of those that have it which has least.
+void choose_owners(std::vector<Entry>& entries) {
+  std::vector<Entry*> order;
+  for (Entry& e : entries) order.push_back(&e);
+  std::stable_sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) { return a->bytes > b->bytes; });
+  std::vector<int64_t> load(static_cast<size_t>(distributed::size()), 0);
+  const auto load_of = [&](int r) -> int64_t& { return load[static_cast<size_t>(r)]; };
+  for (Entry* e : order) {
+    e->owner =
+        *std::min_element(e->holders.begin(), e->holders.end(), [&](int a, int b) { return load_of(a) < load_of(b); });
+    load_of(e->owner) += e->bytes + 1;
+  }
 }
 
 void check_tensors(const StateDict& tensors) {
@@ -49,8 +113,10 @@ void check_tensors(const StateDict& tensors) {
 
 /// Returns what this process writes. All processes compute the same values in the same order, because those that are
 /// divided are gathered by all.
-StateDict own_part(const StateDict& tensors, const std::vector<int>& owners) {
+StateDict own_part(const StateDict& tensors, const std::vector<Entry>& entries) {
   StateDict out;
+  std::unordered_map<std::string_view, const Tensor*> own;
+  for (const auto& [name, t] : tensors) own.emplace(name, &t);
   Tensors batch;
   int64_t gathered = 0;
   const auto compute = [&] {
@@ -58,13 +124,13 @@ StateDict own_part(const StateDict& tensors, const std::vector<int>& owners) {
     batch.clear();
     gathered = 0;
   };
-  for (size_t i = 0; i < tensors.size(); i++) {
-    const auto& [name, t] = tensors[i];
-    const bool mine = owners[i] == distributed::rank(), divided = t.devices().size() > 1;
-    if (!mine && !divided) continue;
-    batch.push_back((divided ? t.detach().to("CPU") : t.detach()).contiguous());
-    if (mine) out.emplace_back(name, batch.back());
-    gathered += bytes_of(t);
+  for (const Entry& e : entries) {
+    const bool mine = e.owner == distributed::rank();
+    if (!mine && !e.divided) continue;
+    const Tensor& t = *own.at(e.name);
+    batch.push_back((t.devices().size() > 1 ? t.detach().to("CPU") : t.detach()).contiguous());
+    if (mine) out.emplace_back(e.name, batch.back());
+    gathered += e.bytes;
     if (gathered >= kGatheredAtOnce) compute();
   }
   compute();
@@ -81,9 +147,10 @@ std::string number_of_save() {
 struct PartNames {
   std::vector<std::string> of_rank;
 
-  PartNames(const std::string& name, const std::string& save, const std::vector<int>& owners)
+  PartNames(const std::string& name, const std::string& save, const std::vector<Entry>& entries)
       : of_rank(static_cast<size_t>(distributed::size())) {
-    const std::set<int> writers(owners.begin(), owners.end());
+    std::set<int> writers;
+    for (const Entry& e : entries) writers.insert(e.owner);
     size_t k = 0;
     for (int r : writers)
       of_rank[static_cast<size_t>(r)] =
@@ -108,14 +175,22 @@ void remove_other_parts(const std::filesystem::path& folder, const std::string& 
   }
 }
 
+/// Looks whether all parts are where the index will name them.
+void check_parts(const PartNames& parts, const std::filesystem::path& folder) {
+  for (size_t r = 0; r < parts.of_rank.size(); r++)
+    TG_CHECK(FileError, parts.of_rank[r].empty() || std::filesystem::exists(folder / parts.of_rank[r]), "[", kOperation,
+             "] ", folder.string(), ": rank ", r,
+             " wrote its part elsewhere, expected one folder that all processes see");
+}
+
 /// Makes the parts a model: the index replaces the old one.
-void write_index(const StateDict& tensors, const std::vector<int>& owners, const PartNames& parts,
-                 const std::filesystem::path& path, const Metadata& metadata) {
+void write_index(const std::vector<Entry>& entries, const PartNames& parts, const std::filesystem::path& path,
+                 const Metadata& metadata) {
   io::SafetensorsIndex index{{}, metadata};
   int64_t total = 0;
-  for (size_t i = 0; i < tensors.size(); i++) {
-    index.files.emplace_back(tensors[i].first, parts.of_rank[static_cast<size_t>(owners[i])]);
-    total += bytes_of(tensors[i].second);
+  for (const Entry& e : entries) {
+    index.files.emplace_back(e.name, parts.of_rank[static_cast<size_t>(e.owner)]);
+    total += e.bytes;
   }
   index.metadata.emplace_back("total_size", std::to_string(total));
   const std::string text = io::safetensors_index(index);
@@ -127,12 +202,13 @@ void write_index(const StateDict& tensors, const std::vector<int>& owners, const
 
 void safe_save_together(const StateDict& tensors, const std::filesystem::path& folder, const Metadata& metadata,
                         const std::string& name) {
-  check_tensors(tensors);
+  distributed::together(kOperation, [&] { check_tensors(tensors); });
   const std::string save = number_of_save();
-  const std::vector<int> owners = owners_of(tensors);
-  const PartNames parts(name, save, owners);
+  std::vector<Entry> entries = tensors_of_all(tensors);
+  choose_owners(entries);
+  const PartNames parts(name, save, entries);
   const std::string& mine = parts.of_rank[static_cast<size_t>(distributed::rank())];
-  const StateDict part = own_part(tensors, owners);
+  const StateDict part = own_part(tensors, entries);
   distributed::together(kOperation, [&] {
     std::error_code failed;
     std::filesystem::create_directories(folder, failed);
@@ -141,9 +217,10 @@ void safe_save_together(const StateDict& tensors, const std::filesystem::path& f
   });
   distributed::together(kOperation, [&] {
     if (distributed::rank() != 0) return;
+    check_parts(parts, folder);
     Metadata texts = metadata;
     texts.emplace_back(kSaveKey, save);
-    write_index(tensors, owners, parts, folder / (name + ".safetensors.index.json"), texts);
+    write_index(entries, parts, folder / (name + ".safetensors.index.json"), texts);
     remove_other_parts(folder, name, parts.of_rank);
   });
 }

@@ -303,12 +303,13 @@ def load_checkpoint(fn: str | pathlib.Path, model: Any, optimizer: Any = None) -
   returns the step and the metadata. Also reads what C++ saved. Nothing is changed when names or shapes do not fit
   (KeyError, ValueError)."""
   path = _file_path("load_checkpoint", fn)
-  texts, saved = _together("load_checkpoint", lambda: _read_checkpoint(path))
+  def read(): return *_read_checkpoint(path), _checkpoint_tensors(model, _optimizers(optimizer))
+  texts, saved, own = _together("load_checkpoint", read)
+  of_all = {name for names in _core.distributed.of_all("\0".join(own)) for name in names.split("\0")}
   def load():
-    own = _checkpoint_tensors(model, _optimizers(optimizer))
-    if unexpected := [k for k in saved if k not in own]:
+    if unexpected := [k for k in saved if k not in of_all]:  # stages of a pipeline have parts of a file
       raise KeyError(f"not in the model or its optimizers: {_some(unexpected)}")
-    load_state_dict(own, saved, verbose=False)
+    load_state_dict(own, {k: v for k, v in saved.items() if k in own}, verbose=False)
   _together("load_checkpoint", load)
   _core.set_random_state(texts["random"])
   return int(texts["step"]), {k[5:]: v for k, v in texts.items() if k.startswith("user.")}

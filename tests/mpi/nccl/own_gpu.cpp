@@ -1,6 +1,6 @@
 /// \file Gives each process a GPU of its own before the program begins, as launchers of clusters do. NCCL_TEST says
 /// what is otherwise: "shared": all have one GPU; "absent": rank 1 has no NCCL; "insists": rank 1 alone takes nothing
-/// else.
+/// else; "mixed": rank 1 has no GPU at all.
 #include <cstdlib>
 #include <string>
 
@@ -12,6 +12,7 @@ const bool prepared = [] {
   setenv("CUDA_VISIBLE_DEVICES", how == "shared" ? "0" : rank.c_str(), 1);
   if (how == "absent" && rank == "1") setenv("NCCL_LIBRARY", "/nowhere/libnccl.so.2", 1);
   if (how == "insists" && rank == "1") setenv("NCCL", "2", 1);
+  if (how == "mixed" && rank == "1") setenv("DEV", "CPU", 1);
   return true;
 }();
 }  // namespace

@@ -34,6 +34,28 @@ void agree(const std::string& operation, const std::string& why) {
   }
 }
 
+std::vector<std::string> of_all(const std::string& mine) {
+  if (size() == 1) return {mine};
+  const auto n = static_cast<size_t>(size());
+  const auto gather = [](const void* in, void* out, size_t bytes) {
+    run({.what = CollectiveKind::kAllGather,
+         .dtype = dtypes::uint8,
+         .elements = static_cast<int64_t>(bytes),
+         .group = everybody()},
+        in, out);
+  };
+  std::vector<uint64_t> lengths(n);
+  const uint64_t length = mine.size();
+  gather(&length, lengths.data(), sizeof length);
+  const size_t longest = *std::max_element(lengths.begin(), lengths.end());
+  std::string padded = mine, all(longest * n, '\0');
+  padded.resize(longest);
+  if (longest) gather(padded.data(), all.data(), longest);
+  std::vector<std::string> out;
+  for (size_t r = 0; r < n; r++) out.push_back(all.substr(r * longest, lengths[r]));
+  return out;
+}
+
 std::string of_rank_0(std::string text) {
   if (size() == 1) return text;
   std::string out(text.size(), '\0');

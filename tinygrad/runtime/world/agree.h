@@ -2,6 +2,7 @@
 #pragma once
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "tinygrad/base/error.h"
 
@@ -28,6 +29,9 @@ template <class F> void together(const std::string& operation, F&& part) {
   agree(operation, why);
   if (error) std::rethrow_exception(error);
 }
+
+/// Returns the texts of all processes, of any lengths, in the order of the ranks.
+std::vector<std::string> of_all(const std::string& mine);
 
 /// Returns the bytes that rank 0 has, in all processes; the texts have one length.
 std::string of_rank_0(std::string text);

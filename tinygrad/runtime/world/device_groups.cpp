@@ -239,10 +239,23 @@ std::vector<MemoryAccess> accesses_of(std::span<const DeviceOperation> operation
 }
 }  // namespace
 
+namespace {
+/// Returns what connects a device to those of others; null: the host. In a world of different devices, of which some
+/// may have no such thing, all use the host, for a group can only form when all of it ask the others.
+DeviceLink* link_of(Device& device) {
+  const WorldProgress* const world = progress_of_world();
+  if (!world) return nullptr;
+  const std::vector<PeerCard>& cards = world->cards();
+  const bool alike =
+      std::ranges::all_of(cards, [&](const PeerCard& c) { return !std::strcmp(c.device, cards[0].device); });
+  return alike ? device.link() : nullptr;
+}
+}  // namespace
+
 DeviceGroup* device_group(Device& device, const Collective& c) {
-  DeviceLink* const link = device.link();
   WorldProgress* const world = progress_of_world();
-  if (!link || !world) return nullptr;
+  DeviceLink* const link = link_of(device);
+  if (!link) return nullptr;
   const std::vector<int> ranks = ranks_of(c);
   if (ranks.size() < 2) return nullptr;
   check(c);
@@ -261,7 +274,7 @@ DeviceGroup* device_group(Device& device, const Collective& c) {
 }
 
 bool is_agreed(Device& device, const Collective& c) {
-  if (!device.link()) return true;
+  if (!link_of(device)) return true;
   std::lock_guard lock(groups().mutex);
   return groups().known.contains(key_of(device, c));
 }

@@ -39,8 +39,9 @@ void fill(char* to, size_t room, const std::string& text) {
 }
 }  // namespace
 
-PeerCard own_card() {
+PeerCard own_card(const std::string& device) {
   PeerCard c;
+  fill(c.device, sizeof c.device, device.substr(0, device.find(':')));
   fill(c.version, sizeof c.version, std::string(version()));
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;

@@ -12,14 +12,15 @@ namespace tg {
 /// What each process tells the others when the world forms.
 struct PeerCard {
   char version[32] = {};   ///< of the library
+  char device[32] = {};    ///< kind of the default device
   char machine[160] = {};  ///< the same on one machine, in one namespace of processes
   int64_t pid = 0;
   uint64_t seed = 0;        ///< of random numbers, where the program chooses none: rank 0's counts
   int64_t profiled = 0;     ///< 1: PROFILE is set
   int64_t per_machine = 0;  ///< WORLD_PER_MACHINE
 };
-/// Returns the card of this process.
-PeerCard own_card();
+/// Returns the card of this process, whose default device is `device`.
+PeerCard own_card(const std::string& device);
 
 /// Watches processes of this machine, and requests to end this one. Its thread blocks in the kernel until something
 /// happens.

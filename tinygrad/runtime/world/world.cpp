@@ -95,7 +95,8 @@ void init(const InitOptions& options) {
   const Launcher launcher = find_launcher();
   if (launcher.size > 1) {
     const std::string asked = env::MPI_LIBRARY.get();
-    auto* progress = new WorldProgress(Mpi::open(asked.empty() ? launcher.library : asked), limit);
+    auto* progress =
+        new WorldProgress(Mpi::open(asked.empty() ? launcher.library : asked), limit, Device::default_name());
     progress->on_failure = abandon_device_groups;
     progress->on_leaving = leave_device_groups;
     progress->join(launcher.size);

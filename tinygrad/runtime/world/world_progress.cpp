@@ -96,7 +96,7 @@ void WorldProgress::exchange_cards() {
   rank_ = mpi_->rank();
   version_ = mpi_->version();
   tags_ = mpi_->tag_limit();
-  cards_.assign(static_cast<size_t>(n), own_card());
+  cards_.assign(static_cast<size_t>(n), own_card(device_));
   const PeerCard mine = cards_[static_cast<size_t>(rank_)];
   Messages messages(*mpi_);
   for (int r = 0; r < n; r++)
@@ -212,9 +212,9 @@ bool WorldProgress::poll() {
       }
     }
     if (failed_ && !all_told_) tell_failure();
-  } catch (const Error& e) {
-    fail({-1, e.what()}, true);
-    all_told_ = true;
+  } catch (const std::exception& e) {
+    if (failed_) all_told_ = true;  // telling them failed, too
+    else fail({-1, e.what()}, true);
   }
   return moved;
 }
@@ -238,13 +238,13 @@ void WorldProgress::begin_submitted() {
     std::deque<Known>& history = history_[op->group_id];
     history.push_back({op->number, print, op});
     if (history.size() > kRemembered) history.pop_front();
-    // A tag says which operation it is, so messages of different operations never meet.
+    // A tag says which operation it is: operations of a group that are alike never share one while they are under way,
+    // others hardly ever.
     Hash128 h;
     h.add(op->group_id);
-    h.add(op->number);
     h.add(print);
     const auto tags = static_cast<uint64_t>((tags_ - kFirstTag) / Exchange::kTags);
-    const int tag = kFirstTag + static_cast<int>(h.lo % tags) * Exchange::kTags;
+    const int tag = kFirstTag + static_cast<int>((h.lo % tags + op->number) % tags) * Exchange::kTags;
     op->moved = Clock::now();
     if (!op->exchange)  // else it has begun already
       op->exchange = start_exchange(*mpi_, c, rank_, machines_, static_cast<const std::byte*>(op->input),
@@ -468,9 +468,9 @@ void WorldProgress::leave() {
       const Control c{Control::kLeaving, rank_, 0, 0, 0, {}};
       for (int r = 0; r < size(); r++)
         if (r != rank_) send_control(c, r);
+      left_[static_cast<size_t>(rank_)] = true;
     }
     leaving_ = true;
-    left_[static_cast<size_t>(rank_)] = true;
     const Clock::time_point until =
         Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s_));
     bool all = false;

@@ -50,7 +50,9 @@ struct WorldFailure {
 
 class WorldProgress {
  public:
-  WorldProgress(std::unique_ptr<Mpi> mpi, double timeout_s) : mpi_(std::move(mpi)), timeout_s_(timeout_s) {}
+  /// `device`: the default one of this process.
+  WorldProgress(std::unique_ptr<Mpi> mpi, double timeout_s, std::string device)
+      : mpi_(std::move(mpi)), timeout_s_(timeout_s), device_(std::move(device)) {}
   /// Joins the world: `expected` processes. PeerError when it does not form in time.
   void join(int expected);
   int rank() const { return rank_; }
@@ -108,6 +110,7 @@ class WorldProgress {
 
   std::unique_ptr<Mpi> mpi_;
   const double timeout_s_;
+  const std::string device_;
   int rank_ = 0, tags_ = 0;
   std::string version_;
   std::vector<PeerCard> cards_;

@@ -2,8 +2,12 @@
 #include "tinygrad/tensor/multi/mesh_tensor.h"
 
 #include <charconv>
+#include <mutex>
+#include <set>
 
 #include "tinygrad/runtime/device.h"
+#include "tinygrad/runtime/world/agree.h"
+#include "tinygrad/runtime/world/launcher.h"
 #include "tinygrad/runtime/world/world.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/multi/lower_multi.h"
@@ -17,6 +21,9 @@ Mesh::Mesh(std::vector<MeshAxis> axes, const std::string& device) {
   const int64_t world = distributed::size();
   TG_CHECK(ValueError, !axes.empty() && axes.size() <= kMaxMeshAxes, "[mesh] got ", axes.size(),
            " axes, expected 1 to ", kMaxMeshAxes);
+  const Launcher launcher = distributed::is_initialized() ? Launcher{} : find_launcher();
+  TG_CHECK(ValueError, launcher.size == 1, "[mesh] got a mesh before init() in one of ", launcher.size,
+           " processes that ", launcher.name, " started, expected distributed::init() first");
   int64_t known = 1;
   MeshAxis* open = nullptr;
   for (MeshAxis& a : axes) {
@@ -24,7 +31,8 @@ Mesh::Mesh(std::vector<MeshAxis> axes, const std::string& device) {
       TG_CHECK(ValueError, &a == &b || a.name != b.name, "[mesh] got two axes named '", a.name, "'");
     TG_CHECK(ValueError, a.name.find_first_of("/:@,") == std::string::npos, "[mesh] got the name '", a.name,
              "', expected one without / : @ ,");
-    TG_CHECK(ValueError, a.size >= 1 || (a.size == -1 && !open), "[mesh] got size ", a.size, " of axis ", a.name);
+    TG_CHECK(ValueError, a.size >= 1 || (a.size == -1 && !open), "[mesh] got size ", a.size, " of axis ", a.name,
+             open ? ", expected a positive number: one size alone may be -1" : ", expected a positive number or -1");
     if (a.size == -1) open = &a;
     else known *= a.size;
   }
@@ -33,7 +41,7 @@ Mesh::Mesh(std::vector<MeshAxis> axes, const std::string& device) {
     known *= open->size;
   }
   TG_CHECK(ValueError, known == world, "[mesh] got sizes for ", known, " processes in a world of ", world,
-           distributed::is_initialized() ? "" : ": init() was not called");
+           world == 1 ? ": mpirun and srun start several" : "");
   const std::string name = Device::canonical(device);
   TG_CHECK(DeviceError, !is_device_list(name), "[mesh] got devices ", name, ", expected one of each process");
   devices_ = {name, 0, std::move(axes)};
@@ -122,6 +130,25 @@ const Tensor& Tensor::shard_(const Mesh& mesh, const std::vector<std::string>& s
   impl_->grad = t.impl_->grad;
   return *this;
 }
+namespace {
+/// Looks whether all processes have a part of this shape and type, when it is the first one: else they would compute
+/// with tensors of different shapes. ShapeError in all.
+void check_parts_alike(const UOp& part) {
+  static std::mutex mutex;
+  static std::set<std::string> known;
+  const std::string mine = str(part.dtype(), " and shape ", shape_of(part));
+  {
+    std::lock_guard lock(mutex);
+    if (known.contains(mine)) return;
+  }
+  const std::vector<std::string> all = distributed::of_all(mine);
+  for (size_t r = 0; r < all.size(); r++)
+    TG_CHECK(ShapeError, all[r] == all[0], "[from_local] got a part of type ", all[r], " in rank ", r,
+             ", expected type ", all[0], ", as in rank 0: parts are alike");
+  std::lock_guard lock(mutex);
+  known.insert(mine);
+}
+}  // namespace
 Tensor Tensor::from_local(const Tensor& part, const Mesh& mesh, const std::vector<std::string>& spec) {
   OpScope s;
   UOp u = uop_of(part, "from_local");
@@ -130,6 +157,7 @@ Tensor Tensor::from_local(const Tensor& part, const Mesh& mesh, const std::vecto
   TG_CHECK(ShapeError, spec.size() <= shape_of(u).size(), "[from_local] got ", spec.size(), " axes for shape ",
            shape_of(u));
   if (!is_world(mesh.device())) return part;
+  check_parts_alike(u);
   if (device_of(u).empty()) u = materialize(u, split_devices(mesh.device())[0]);
   return s(join_shards({&u, 1}, mesh.axes_of(spec), mesh.device()));
 }

@@ -64,13 +64,15 @@ std::unordered_map<UOp, UOp> earlier_states(const Tensor& t) {
   return states;
 }
 
-/// Assigns to a tensor of several devices: each writes its shard.
+/// Assigns to a tensor of several devices: each writes its shard. A value that processes divide is gathered where each
+/// has the whole, as statistics of features that are divided.
 void assign_shards(const Tensor& t, UOp u, UOp v) {
   const ShardAxes axes = shard_axes(u);
+  const std::string devices = device_of(u);
+  if (is_world(devices) && device_of(v) == devices && axes.none()) v = distribute(v, devices, axes);
   TG_CHECK(DeviceError, device_of(v).empty() || shard_axes(v) == axes,
            "[assign] multi axis mismatch: got a value with shard axis ", shard_axes(v)[0], ", expected ", axes[0],
            " (-1: whole on each device): shard the value the same way");
-  const std::string devices = device_of(u);
   const Shards to = lower_multi(u), from = lower_multi(v);
   const size_t n = to.parts.size();
   auto value_of = [&](size_t i) { return is_multi(v) ? from.parts[i] : slice_for(from.parts[0], devices, axes, i); };
