@@ -130,7 +130,7 @@ StateDict own_part(const StateDict& tensors, const std::vector<Entry>& entries) 
     const Tensor& t = *own.at(e.name);
     batch.push_back((t.devices().size() > 1 ? t.detach().to("CPU") : t.detach()).contiguous());
     if (mine) out.emplace_back(e.name, batch.back());
-    gathered += e.bytes;
+    if (e.divided) gathered += e.bytes;  // the same in all, so that they gather the same at once
     if (gathered >= kGatheredAtOnce) compute();
   }
   compute();

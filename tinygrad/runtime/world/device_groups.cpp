@@ -244,11 +244,7 @@ namespace {
 /// may have no such thing, all use the host, for a group can only form when all of it ask the others.
 DeviceLink* link_of(Device& device) {
   const WorldProgress* const world = progress_of_world();
-  if (!world) return nullptr;
-  const std::vector<PeerCard>& cards = world->cards();
-  const bool alike =
-      std::ranges::all_of(cards, [&](const PeerCard& c) { return !std::strcmp(c.device, cards[0].device); });
-  return alike ? device.link() : nullptr;
+  return world && world->devices_alike() ? device.link() : nullptr;
 }
 }  // namespace
 

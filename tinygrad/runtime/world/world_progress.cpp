@@ -111,6 +111,7 @@ void WorldProgress::exchange_cards() {
       std::ranges::count_if(cards_, [&](const PeerCard& c) { return !std::strcmp(c.machine, mine.machine); });
   crowded_ = here > shared_processors();
   for (int r = 0; r < n; r++) {
+    devices_alike_ &= std::strcmp(cards_[static_cast<size_t>(r)].device, mine.device) == 0;
     const char* theirs = cards_[static_cast<size_t>(r)].version;
     TG_CHECK(PeerError, std::strcmp(theirs, mine.version) == 0, "[init] got version ", theirs, " in rank ", r,
              ", expected ", mine.version, ", as rank ", rank_, " has");

@@ -61,6 +61,8 @@ class WorldProgress {
   /// Returns a number for each rank: equal ones are on one machine.
   std::span<const int> machines() const { return machines_; }
   std::string version() const { return version_; }
+  /// Whether the default devices of all processes are of one kind.
+  bool devices_alike() const { return devices_alike_; }
   double timeout_s() const { return timeout_s_; }
   /// Begins an operation in the calling thread. `waits`: the caller waits for it at once, and makes progress itself;
   /// the thread would only take a processor from those that wait.
@@ -111,6 +113,7 @@ class WorldProgress {
   std::unique_ptr<Mpi> mpi_;
   const double timeout_s_;
   const std::string device_;
+  bool devices_alike_ = true;
   int rank_ = 0, tags_ = 0;
   std::string version_;
   std::vector<PeerCard> cards_;
