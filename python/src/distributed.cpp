@@ -28,6 +28,12 @@ Mesh mesh_from(const nb::dict& axes, const std::string& device) {
 using Unlocked = nb::call_guard<nb::gil_scoped_release>;
 using Axes = std::vector<std::string>;
 
+/// Names of axes: a list of them, or one.
+Axes axes_from(nb::handle axes) {
+  return nb::isinstance<nb::str>(axes) ? Axes{nb::cast<std::string>(axes)} : nb::cast<Axes>(axes);
+}
+Ops combination_from(nb::handle op) { return op.is_none() ? Ops::ADD : require_op(op); }
+
 void bind_mesh(nb::module_& m) {
   nb::class_<Mesh>(m, "Mesh", "The processes of a world in rows and columns: Mesh({'data': 4, 'tensor': 2}).")
       .def(
@@ -65,16 +71,18 @@ void bind_distributed(nb::module_& m) {
   bind_mesh(d);
   d.def(
       "all_reduce",
-      [](const Tensor& x, const Mesh& mesh, const Axes& axes, nb::handle op) {
-        return all_reduce(x, mesh, axes, op.is_none() ? Ops::ADD : require_op(op));
+      [](const Tensor& x, const Mesh& mesh, nb::handle axes, nb::handle op) {
+        return all_reduce(x, mesh, axes_from(axes), combination_from(op));
       },
-      "x"_a, "mesh"_a, "axes"_a, "op"_a = nb::none(), "Sum, or MAX, MUL, of the group's values.");
+      "x"_a, "mesh"_a, "axes"_a, "op"_a = nb::none(),
+      "Sum, or Ops.MAX, Ops.MUL, of the values along one axis or several.");
   d.def(
       "reduce_scatter",
-      [](const Tensor& x, const Mesh& mesh, const std::string& axis, int dim) {
-        return reduce_scatter(x, mesh, axis, dim);
+      [](const Tensor& x, const Mesh& mesh, const std::string& axis, int dim, nb::handle op) {
+        return reduce_scatter(x, mesh, axis, dim, combination_from(op));
       },
-      "x"_a, "mesh"_a, "axis"_a, "dim"_a = 0, "This process' slice of the sum.");
+      "x"_a, "mesh"_a, "axis"_a, "dim"_a = 0, "op"_a = nb::none(),
+      "This process' slice of the sum, or of Ops.MAX, Ops.MUL.");
   d.def("all_gather", &all_gather, "x"_a, "mesh"_a, "axis"_a, "dim"_a = 0, "The group's values, concatenated.");
   d.def("all_to_all", &all_to_all, "x"_a, "mesh"_a, "axis"_a, "split"_a, "join"_a,
         "Slices to everybody, from everybody.");

@@ -2,6 +2,7 @@
 import os, sys
 import pytest
 from tinygrad_cpp import Context, Tensor, distributed, dtypes, nn
+from tinygrad_cpp.uop import Ops
 from two_processes import needs_mpirun, run_in_two_processes
 
 
@@ -86,6 +87,14 @@ def check_checkpoints(folder):
   distributed.barrier()
 
 
+def check_combinations():
+  mesh, n, me = distributed.Mesh({"data": -1}), distributed.size(), distributed.rank()
+  x = (Tensor.arange(2 * n) + 10 * me).contiguous()
+  for axes in "data", ["data"]:
+    assert distributed.all_reduce(x, mesh, axes, Ops.MAX).tolist() == [10 * (n - 1) + i for i in range(2 * n)]
+  assert distributed.reduce_scatter(x, mesh, "data", op=Ops.MAX).tolist() == [10 * (n - 1) + i + 2 * me for i in range(2)]
+
+
 def check_statistics():
   tensor = distributed.Mesh({"tensor": -1})
   want = losses(of=Normed)
@@ -112,6 +121,7 @@ def test_losses_in_a_world_of_one(tmp_path):
   check_losses()
   check_statistics()
   check_checkpoints(tmp_path)
+  check_combinations()
 
 
 @needs_mpirun
@@ -168,4 +178,5 @@ if __name__ == "__main__":
   check_losses()
   check_statistics()
   check_checkpoints(sys.argv[1])
+  check_combinations()
   print(f"rank {distributed.rank()} of {distributed.size()}: equal")
