@@ -356,6 +356,17 @@ TEST(WorldTensors, AssignmentsToWholeTensorsGather) {
   EXPECT_EQ(whole.to_local().to_vector<float>(), rows.to_vector<float>());
 }
 
+TEST(WorldTensors, MixingThemWithOthersSaysHowToPlaceThese) {
+  if (size() == 1) GTEST_SKIP() << "a mesh of one process is its device";
+  const Tensor here = Tensor::ones({4}).contiguous(), there = here.replicate(line());
+  try {
+    there* here;
+    ADD_FAILURE() << "no error";
+  } catch (const DeviceError& e) {
+    EXPECT_NE(std::string(e.what()).find("replicate(mesh)"), std::string::npos) << e.what();
+  }
+}
+
 TEST(WorldTensors, PartsOfDifferentShapesAreErrorsInAll) {
   if (size() == 1) GTEST_SKIP() << "needs two processes";
   const Tensor part = Tensor::ones(rank() == 1 ? 3 : 5, 2).contiguous();

@@ -19,8 +19,13 @@ void check_broadcast(UOp a, UOp b, const char* op) {
 }
 void check_device(UOp a, UOp b, const char* op) {
   const std::string &x = device_of(a), &y = device_of(b);
-  TG_CHECK(DeviceError, x == y || x.empty() || y.empty(), "[", op, "] got tensors on ", x, " and ", y,
-           ", expected one device: move one with .to(device)");
+  if (x == y || x.empty() || y.empty()) return;
+  const char* const advice =
+      is_world(x) == is_world(y)
+          ? "move one with .to(device)"
+          : "place the other by shard(mesh, spec), replicate(mesh) or, a batch, parallel.batch(); "
+            "an optimizer is made of weights that are on the mesh already";
+  throw DeviceError(str("[", op, "] got tensors on ", x, " and ", y, ", expected one device: ", advice));
 }
 
 /// Returns both operands in their common type, checked.
