@@ -1,6 +1,7 @@
 /// \file Several processes: who we are, meshes, explicit collectives.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include "bind.h"
@@ -28,9 +29,11 @@ Mesh mesh_from(const nb::dict& axes, const std::string& device) {
 using Unlocked = nb::call_guard<nb::gil_scoped_release>;
 using Axes = std::vector<std::string>;
 
-/// Names of axes: a list of them, or one.
-Axes axes_from(nb::handle axes) {
-  return nb::isinstance<nb::str>(axes) ? Axes{nb::cast<std::string>(axes)} : nb::cast<Axes>(axes);
+/// One name of an axis or several.
+using SomeAxes = std::variant<std::string, Axes>;
+Axes axes_from(const SomeAxes& axes) {
+  const auto* one = std::get_if<std::string>(&axes);
+  return one ? Axes{*one} : std::get<Axes>(axes);
 }
 Ops combination_from(nb::handle op) { return op.is_none() ? Ops::ADD : require_op(op); }
 
@@ -71,7 +74,7 @@ void bind_distributed(nb::module_& m) {
   bind_mesh(d);
   d.def(
       "all_reduce",
-      [](const Tensor& x, const Mesh& mesh, nb::handle axes, nb::handle op) {
+      [](const Tensor& x, const Mesh& mesh, const SomeAxes& axes, nb::handle op) {
         return all_reduce(x, mesh, axes_from(axes), combination_from(op));
       },
       "x"_a, "mesh"_a, "axes"_a, "op"_a = nb::none(),

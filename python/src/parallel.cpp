@@ -57,6 +57,8 @@ void bind_parallel(nb::module_& core) {
   nb::class_<ParallelState>(m, "ParallelState", "The weights of a model on a mesh.")
       .def("__init__", [](ParallelState* self, const nb::dict& state, const Mesh& mesh,
                           const nb::dict& plan) { new (self) ParallelState(state_from(state, mesh, plan)); })
+      .def_prop_ro(
+          "zero", [](const ParallelState& s) { return s.plan().zero; }, "What is divided along the axis of data.")
       .def("spec", &ParallelState::spec, "name"_a, "The axis of the mesh for each axis of a tensor, '' for none.")
       .def("batch", &ParallelState::batch, "whole"_a, "Places a batch that all processes have.")
       .def("batch_of", &ParallelState::batch_of, "rows"_a, "Places the rows that this process has of a batch.")

@@ -92,6 +92,7 @@ def check_combinations():
   x = (Tensor.arange(2 * n) + 10 * me).contiguous()
   for axes in "data", ["data"]:
     assert distributed.all_reduce(x, mesh, axes, Ops.MAX).tolist() == [10 * (n - 1) + i for i in range(2 * n)]
+  with pytest.raises(TypeError): distributed.all_reduce(x, mesh, 3)
   own = distributed.reduce_scatter(x, mesh, "data", op=Ops.MAX)
   assert own.tolist() == [10 * (n - 1) + i + 2 * me for i in range(2)]
 

@@ -34,6 +34,7 @@ void fail(const std::string& how, int milliseconds, const tg::Mesh& mesh) {
   work(mesh, [&](int step) {
     if (how == "shapes" && step == 3)
       tg::distributed::all_reduce(Tensor::ones({7}).contiguous(), mesh, {"data"}).realize();
+    if (how == "rows" && step == 3) tg::Tensor::from_local(Tensor::ones({3, 2}).contiguous(), mesh, {"data"});
     if (!due()) return;
     if (how == "kill") raise(SIGKILL);
     if (how == "segfault") raise(SIGSEGV);

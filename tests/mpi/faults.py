@@ -22,6 +22,7 @@ LIMIT_S = 20 if os.environ.get("DEV", "").startswith("CUDA") else 10
 EXPECT = {  # what the message says
   "kill": "died", "segfault": "died", "throw": "the data set is damaged", "leave": "ended the program|died|left",
   "hang": "did not take part in .* within", "stop": "did not take part in .* within", "shapes": "does something else",
+  "rows": "does something else",
   "memory": "memory", "fail": "has seen a NaN",
   # The fake NCCL's: an operation that ends with an error, and one that does not end.
   "device": "has an error of its device: .* unhandled system error .fake.",
@@ -69,7 +70,7 @@ def run(program, kind, ranks, fault):
     missing = untraced(folder, [r for r in range(ranks) if r != who]) if traced else []
   errors = {int(m[1]): (int(m[2]), m[3]) for m in re.finditer(r"rank (\d+): PeerError of rank (-?\d+): (.*)", p.stdout)}
   problems = missing
-  somebody = fault in ("shapes", "device_hang")  # all wait alike: nobody knows for whom
+  somebody = fault in ("shapes", "rows", "device_hang")  # all wait alike: nobody knows for whom
   for r in range(ranks):
     if r == who and not somebody: continue
     if r not in errors: problems.append(f"rank {r} got no PeerError")

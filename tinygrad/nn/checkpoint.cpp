@@ -154,9 +154,11 @@ std::unordered_set<std::string> names_of_all(const StateDict& tensors) {
 /// the rest.
 StateDict part_of(const StateDict& file, const StateDict& own) {
   const std::unordered_set<std::string> all = names_of_all(own);
+  std::unordered_set<std::string_view> mine;
+  for (const auto& [name, t] : own) mine.insert(name);
   StateDict out;
   for (const auto& [name, t] : file)
-    if (own.contains(name) || !all.contains(name)) out.emplace_back(name, t);
+    if (mine.contains(name) || !all.contains(name)) out.emplace_back(name, t);
   return out;
 }
 }  // namespace

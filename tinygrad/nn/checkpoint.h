@@ -33,9 +33,8 @@ void save_checkpoint(const Checkpoint& c, const std::filesystem::path& path);
 void save_sharded_checkpoint(const Checkpoint& c, const std::filesystem::path& folder);
 /// Gives model, optimizers and random numbers the state of a file or folder, and sets step and metadata; in a world all
 /// processes do so. Nothing is changed when it throws: FormatError for what is no checkpoint or is damaged, FileError
-/// for a part that is missing, ValueError that lists names which only one side has (of the file: which
-/// no process has), ShapeError; PeerError where another
-/// process could not read it.
+/// for a part that is missing, ValueError that lists names which the file lacks, and those of the file which no process
+/// has, ShapeError; PeerError where another process could not read it.
 void load_checkpoint(Checkpoint& c, const std::filesystem::path& path);
 
 /// Returns the state of the random number streams of all devices as text, and goes on where such a text was taken.

@@ -233,10 +233,14 @@ ParallelState::Use::Use(const ParallelState& s) {
   for (const Weight& w : s.weights_) {
     const bool cast = s.plan_.compute && trained(w.tensor) && w.tensor.dtype() != *s.plan_.compute;
     if (w.kept == w.used && !cast) continue;
-    const Tensor before = same_value(w.tensor);
-    Tensor t = cast ? w.tensor.cast(*s.plan_.compute) : w.tensor;
-    w.tensor.replace(t.shard(s.mesh_, w.used));
-    changed_.emplace_back(w.tensor, before);
+    const Tensor t = cast ? w.tensor.cast(*s.plan_.compute) : w.tensor;
+    changed_.emplace_back(w.tensor, t.shard(s.mesh_, w.used));
+  }
+  // All at once, when nothing can go wrong any more.
+  for (auto& [handle, other] : changed_) {
+    const Tensor before = same_value(handle);
+    handle.replace(other);
+    other = before;
   }
 }
 ParallelState::Use::~Use() {

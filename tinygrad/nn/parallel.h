@@ -101,7 +101,7 @@ class ParallelState {
     Use(const Use&) = delete;
 
    private:
-    std::vector<std::pair<Tensor, Tensor>> changed_;  // the model's handle and what it was
+    std::vector<std::pair<Tensor, Tensor>> changed_;  // the model's handle and its other value
   };
   Division division_of(const std::string& name, std::vector<bool>& used) const;
   void check_heads(const std::string& name, Division division) const;

@@ -677,7 +677,7 @@ class Tensor {
   Tensor shard(const Mesh& mesh, const std::vector<std::string>& spec) const;
   const Tensor& shard_(const Mesh& mesh, const std::vector<std::string>& spec) const;  ///< moves this handle
   Tensor replicate(const Mesh& mesh) const { return shard(mesh, {}); }                 ///< the whole tensor on each
-  /// Makes a tensor of what each process has as its slice, of equal shapes; without `spec` all have the same.
+  /// Makes a tensor of slices that processes have, all of one shape, else ShapeError; without `spec` they are the same.
   static Tensor from_local(const Tensor& part, const Mesh& mesh, const std::vector<std::string>& spec);
   Tensor to_local() const;  ///< what this process has of a tensor on several, else the tensor
   Tensor clone(const std::string& device = {}) const;  ///< a copy in storage of its own, with a copy of the gradient

@@ -12,8 +12,8 @@ from .state import get_state_dict
 
 class Parallel:
   """A model on a mesh: called as the model is, with batches that all processes have or that batch() placed."""
-  def __init__(self, model: Any, state: ParallelState, zero: int = 0):
-    self.model, self.state, self.zero = model, state, zero
+  def __init__(self, model: Any, state: ParallelState):
+    self.model, self.state = model, state
 
   def __call__(self, x: Tensor, *args: Any, **kwargs: Any) -> Any:
     placed = self.batch(x)
@@ -44,8 +44,8 @@ class Parallel:
     if isinstance(optimizer, OptimizerGroup):
       for o in optimizer.optimizers: self.place_state(o)
       return
-    if self.zero and optimizer.fused:
-      raise ValueError(f"[parallelize] got a fused optimizer, whose state is one tensor, with zero = {self.zero}, "
+    if self.state.zero and optimizer.fused:
+      raise ValueError(f"[parallelize] got a fused optimizer, whose state is one tensor, with zero = {self.state.zero}, "
                        "expected fused=False: state for each weight")
     others = [v for k, v in vars(optimizer).items() if k not in ("params", "buffers")]
     lists = [v for v in others if isinstance(v, list) and len(v) == len(optimizer.params)]
@@ -67,4 +67,4 @@ def parallelize(model: Any, mesh: Mesh, *, data: str = "data", tensor: str = "te
   multiples of the processes along tensor; 0: not told."""
   plan = {"data": data, "tensor": tensor, "zero": zero, "divisions": divisions, "sequence": sequence,
           "compute": compute, "whole_below": whole_below, "heads": heads, "kv_heads": kv_heads}
-  return Parallel(model, ParallelState(get_state_dict(model), mesh, plan), zero)
+  return Parallel(model, ParallelState(get_state_dict(model), mesh, plan))

@@ -30,7 +30,7 @@ template <class F> void together(const std::string& operation, F&& part) {
   if (error) std::rethrow_exception(error);
 }
 
-/// Returns the texts of all processes, of any lengths, in the order of the ranks.
+/// Returns the texts of all processes, of any lengths, in the order of the ranks. PeerError where another one fails.
 std::vector<std::string> of_all(const std::string& mine);
 
 /// Returns the bytes that rank 0 has, in all processes; the texts have one length.
