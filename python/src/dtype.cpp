@@ -141,9 +141,9 @@ void bind_dtype(nb::module_& m) {
       "least_upper_dtype",
       [](nb::args types) {
         if (types.size() == 0) throw nb::type_error("least_upper_dtype() needs at least one type");
-        DType d = nb::cast<DType>(types[0]);
-        for (size_t i = 1; i < types.size(); i++) d = least_upper_dtype(d, nb::cast<DType>(types[i]));
-        return d;
+        std::vector<DType> all;
+        for (nb::handle t : types) all.push_back(nb::cast<DType>(t));
+        return least_upper_dtype(all);
       },
       "The least type all of them convert to.");
   m.def("finfo", [](DType d) {

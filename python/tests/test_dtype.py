@@ -55,6 +55,12 @@ def test_types_of_python_values():
     with pytest.raises(RuntimeError): dtypes.from_py(x)
 
 
+def test_joined_tensors_have_the_common_type():
+  x, y, z = (Tensor.ones(2, dtype=d) for d in (dtypes.fp8e4m3, dtypes.fp8e5m2, dtypes.bfloat16))
+  for joined in Tensor.cat(x, y, z), Tensor.cat(z, y, x), Tensor.stack(x, y, z):
+    assert joined.dtype is dtypes.bfloat16
+
+
 @few
 @given(st.lists(st.sampled_from(dtypes.all + dtypes.weaks), min_size=1, max_size=3))
 def test_promotion_is_a_lattice(ds):

@@ -96,6 +96,15 @@ TEST(DType, PromotionTable) {
   }
 }
 
+TEST(DType, TheCommonTypeOfSeveralHasNoOrder) {
+  const DType a = dtypes::fp8e4m3, b = dtypes::fp8e5m2, c = dtypes::bfloat16;
+  for (const std::vector<DType>& three : {std::vector{a, b, c}, {a, c, b}, {b, a, c}, {b, c, a}, {c, a, b}, {c, b, a}})
+    EXPECT_EQ(least_upper_dtype(three), dtypes::bfloat16) << three[0] << " " << three[1];
+  EXPECT_EQ(least_upper_dtype(least_upper_dtype(a, b), c), dtypes::float32) << "two by two";
+  EXPECT_EQ(least_upper_dtype(std::vector{a}), a);
+  EXPECT_THROW(least_upper_dtype(std::vector{a, b, dtypes::void_}), DTypeError);
+}
+
 TEST(DType, DefaultsFollowTheEnvironment) {
   EXPECT_EQ(dtypes::default_float(), dtypes::float32);
   EXPECT_EQ(strong_dtype(dtypes::weakint), dtypes::int32);

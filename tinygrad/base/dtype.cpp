@@ -147,11 +147,16 @@ constexpr std::array<Set, kCount> kAncestors = [] {
 
 }  // namespace
 
-DType least_upper_dtype(DType a, DType b) {
-  const Set common = kAncestors[index(a)] & kAncestors[index(b)];
-  TG_CHECK(DTypeError, common != 0, "[least_upper_dtype] got ", a, " and ", b,
+DType least_upper_dtype(std::span<const DType> types) {
+  Set common = ~Set{0};
+  for (DType d : types) common &= kAncestors[index(d)];
+  TG_CHECK(DTypeError, common != 0, "[least_upper_dtype] got ", types.front(), " and ", types.back(),
            ", expected types with a common upper type");
   return DType(static_cast<DTypeId>(std::countr_zero(common)));
+}
+DType least_upper_dtype(DType a, DType b) {
+  const DType both[] = {a, b};
+  return least_upper_dtype(both);
 }
 
 DType least_upper_float(DType d) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <iosfwd>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -84,6 +85,9 @@ DTypeSet set_from_names(std::string_view names);
 /// Returns the least type that both convert to along the promotion lattice (float16+bfloat16 = float32, int64+uint64 =
 /// weakfloat). DTypeError for void.
 DType least_upper_dtype(DType a, DType b);
+/// Returns the least type that all of at least one convert to. Not that of the first two and the third, and so on: two
+/// kinds of fp8 meet in float16 or bfloat16, and only the third says in which. DTypeError for void.
+DType least_upper_dtype(std::span<const DType> types);
 /// Returns `d` itself when it is a float, else the lattice join with the default float. The next three throw ValueError
 /// and DTypeError where DEFAULT_FLOAT, DEFAULT_INT or SUM_DTYPE names no type of the kind.
 DType least_upper_float(DType d);

@@ -78,6 +78,8 @@ inline DType place_dtype(int64_t n) { return n > INT32_MAX ? dtypes::int64 : dty
 std::vector<int64_t> per_axis(const Ints& v, size_t n, const char* op, const char* what);
 /// Returns the Impl's node; ValueError when the tensor is undefined.
 UOp uop_of(const Tensor& t, const char* op);
+/// Returns the least type that all of at least one tensor convert to.
+DType common_dtype(const Tensors& tensors);
 /// Creates storage with a Buffer, allocated on first use.
 UOp new_storage(const Shape& shape, DType dtype, const std::string& device);
 /// Marks storage whose raw contents nobody has seen: writing it needs no care.

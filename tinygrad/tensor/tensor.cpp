@@ -116,6 +116,12 @@ UOp uop_of(const Tensor& t, const char* op) {
   return t.impl()->uop.get();
 }
 
+DType common_dtype(const Tensors& tensors) {
+  std::vector<DType> types;
+  for (const Tensor& t : tensors) types.push_back(t.dtype());
+  return least_upper_dtype(types);
+}
+
 /// Releases the memory of a BUFFER node that dies, whoever attached it.
 [[maybe_unused]] const bool g_hooked = [] {
   Graph::set_buffer_death_hook([](int64_t slot) {

@@ -45,8 +45,8 @@ class Parallel:
       for o in optimizer.optimizers: self.place_state(o)
       return
     if self.state.zero and optimizer.fused:
-      raise ValueError(f"[parallelize] got a fused optimizer, whose state is one tensor, with zero = {self.state.zero}, "
-                       "expected fused=False: state for each weight")
+      raise ValueError("[parallelize] got a fused optimizer, whose state is one tensor, with zero = "
+                       f"{self.state.zero}, expected fused=False: state for each weight")
     others = [v for k, v in vars(optimizer).items() if k not in ("params", "buffers")]
     lists = [v for v in others if isinstance(v, list) and len(v) == len(optimizer.params)]
     for i, weight in enumerate(optimizer.params):

@@ -186,8 +186,7 @@ Tensor contract(Tensors x, const std::vector<std::string>& terms, const std::str
     summed.list.push_back(static_cast<int>(all.size()));
     all += c;
   }
-  DType factors = x[0].dtype();
-  for (const Tensor& t : x) factors = least_upper_dtype(factors, t.dtype());
+  const DType factors = common_dtype(x);
   const DType wide = summed.list.empty() ? factors : wide_dtype(factors, dtype);
   Tensor p;
   for (size_t i = 0; i < terms.size(); i++) {

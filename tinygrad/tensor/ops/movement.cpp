@@ -494,7 +494,7 @@ Tensor Tensor::cat(const Tensors& tensors, int axis) {
   const Shape first = tensors[0].shape();
   size_t a = static_cast<size_t>(axis_of(axis, first.size(), "cat", first));
   TG_CHECK(IndexError, !first.empty(), "[cat] got tensors without axes, expected at least one axis: use stack");
-  DType d = tensors[0].dtype();
+  const DType d = common_dtype(tensors);
   bool equal = true;
   SInt total = 0;
   for (const Tensor& t : tensors) {
@@ -503,7 +503,6 @@ Tensor Tensor::cat(const Tensors& tensors, int axis) {
     for (size_t i = 0; fits && i < sh.size(); i++) fits = i == a || sh[i] == first[i];
     TG_CHECK(ShapeError, fits, "[cat] got shapes ", first, " and ", sh, ", expected equal sizes except along axis ",
              axis);
-    d = least_upper_dtype(d, t.dtype());
     equal &= sh == first && !sh[a].symbolic();
     total = ops::plus(total, sh[a]);
   }
@@ -540,11 +539,10 @@ Tensor Tensor::stack(const Tensors& tensors, int axis) {
   TG_CHECK(ValueError, !tensors.empty(), "[stack] got no tensors, expected at least one");
   const Shape first = tensors[0].shape();
   int a = axis_of(axis, first.size() + 1, "stack", first);
-  DType d = tensors[0].dtype();
+  const DType d = common_dtype(tensors);
   for (const Tensor& t : tensors) {
     TG_CHECK(ShapeError, t.shape() == first, "[stack] got shapes ", first, " and ", t.shape(),
              ", expected equal shapes");
-    d = least_upper_dtype(d, t.dtype());
   }
   UOps parts;
   for (const Tensor& t : tensors) parts.push_back(ops::cast(t.uop(), d));
