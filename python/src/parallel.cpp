@@ -38,6 +38,7 @@ ParallelPlan plan_from(const nb::dict& o) {
   take("whole_below", plan.whole_below);
   take("heads", plan.heads);
   take("kv_heads", plan.kv_heads);
+  take("sync", plan.sync);
   if (o.contains("compute") && !o["compute"].is_none()) plan.compute = nb::cast<DType>(o["compute"]);
   if (o.contains("divisions") && !o["divisions"].is_none())
     for (auto [pattern, division] : nb::cast<nb::dict>(o["divisions"]))

@@ -339,7 +339,8 @@ int CommInitRankConfig(void** comm, int ranks, NcclId id, int rank, NcclConfig* 
   const fs::path file = c->folder / str("joined_", rank);
   {
     std::ofstream out(file.string() + ".part");
-    out << gpu().place();
+    const char* const host = std::getenv("NCCL_HOSTID");
+    out << gpu().place() << '@' << (host ? host : "");
   }
   fs::rename(file.string() + ".part", file);
   library().comms[*comm] = std::move(c);
@@ -352,7 +353,7 @@ bool all_have(const Comm& c, const char* name) {
     if (!fs::exists(c.folder / str(name, r))) return false;
   return true;
 }
-/// Returns what has become of joining: two processes may not have one device.
+/// Returns what has become of joining: two processes of a machine may not have one device.
 int join(Comm& c) {
   if (!all_have(c, "joined_")) return nccl::kInProgress;
   std::vector<std::string> places;

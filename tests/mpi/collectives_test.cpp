@@ -315,5 +315,44 @@ TEST(SlowCollectives, OneGiB) {
                    out.data());
   for (int64_t i = 0; i < n; i++) ASSERT_EQ(out[static_cast<size_t>(i)], static_cast<float>((i & 1023) + 1)) << i;
 }
+
+/// Element i of process r, cheap enough for a thousand million.
+float large_value(int r, int64_t i) { return static_cast<float>((i & 1023) + r); }
+std::vector<float> large_values(int r, int64_t n) {
+  std::vector<float> out(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; i++) out[static_cast<size_t>(i)] = large_value(r, i);
+  return out;
+}
+
+TEST(SlowCollectives, OneGiBInPieces) {
+  const int64_t n = (int64_t{1} << 28) / size() + 3;  // of a piece
+  const std::vector<float> whole = large_values(rank(), n * size());
+  std::vector<float> part(static_cast<size_t>(n)), all(whole.size());
+  distributed::run({.what = CollectiveKind::kReduceScatter, .elements = n, .group = everybody()}, whole.data(),
+                   part.data());
+  const int ranks = size() * (size() - 1) / 2;
+  for (int64_t i = 0; i < n; i++)
+    ASSERT_EQ(part[static_cast<size_t>(i)], static_cast<float>(((n * rank() + i) & 1023) * size() + ranks)) << i;
+  distributed::run({.what = CollectiveKind::kAllGather, .elements = n, .group = everybody()}, whole.data(), all.data());
+  for (int64_t i = 0; i < n * size(); i++)
+    ASSERT_EQ(all[static_cast<size_t>(i)], large_value(static_cast<int>(i / n), i % n)) << i;
+  distributed::run({.what = CollectiveKind::kAllToAll, .elements = n, .group = everybody()}, whole.data(), all.data());
+  for (int64_t i = 0; i < n * size(); i++)
+    ASSERT_EQ(all[static_cast<size_t>(i)], large_value(static_cast<int>(i / n), n * rank() + i % n)) << i;
+}
+
+/// MPI counts in int, and messages of 2 GiB and more are known to break: ours go in pieces.
+TEST(SlowCollectives, MessagesOfMoreThanTwoGiB) {
+  const int64_t n = (int64_t{1} << 29) + 5;
+  const int to = (rank() + 1) % size(), from = (rank() + size() - 1) % size();
+  const std::vector<float> in = large_values(rank(), n);
+  std::vector<float> kept(in.size()), out(in.size());
+  const EventRef sent =
+      distributed::start({.what = CollectiveKind::kSend, .elements = n, .root = to}, in.data(), kept.data());
+  distributed::run({.what = CollectiveKind::kReceive, .elements = n, .root = from}, nullptr, out.data());
+  sent->wait();
+  for (int64_t i = 0; i < n; i++) ASSERT_EQ(out[static_cast<size_t>(i)], large_value(from, i)) << i;
+  EXPECT_TRUE(kept == in);
+}
 }  // namespace
 }  // namespace tg

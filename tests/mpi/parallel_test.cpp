@@ -90,6 +90,11 @@ TEST(ParallelDigits, OnASquare) {
 }
 
 TEST(ParallelBlock, DataParallel) { expect_losses_of_one_process<Gpt>(line(), {}); }
+TEST(ParallelBlock, WeightsAreThoseOfTheFirstProcess) {
+  Tensor::manual_seed(3 + static_cast<uint64_t>(distributed::rank()));
+  const Gpt model;
+  expect_equal(losses(model, Gpt::samples(int64_t{kSteps} * kBatch), &line(), {}, false), of_one_process<Gpt>());
+}
 TEST(ParallelBlock, GradientsDivided) { expect_losses_of_one_process<Gpt>(line(), {.zero = 2}); }
 TEST(ParallelBlock, WeightsDivided) { expect_losses_of_one_process<Gpt>(line(), {.zero = 3, .whole_below = 1}); }
 TEST(ParallelBlock, TensorParallel) { expect_losses_of_one_process<Gpt>(row(), {}); }
@@ -252,6 +257,27 @@ TEST(ParallelPlans, ATensorParallelBlockExchangesItsSums) {
   EXPECT_LE(GlobalCounters::sent, 2 * (size() - 1) * 4 * 8 * Gpt::kTime * Block::kWidth);
 }
 
+TEST(ParallelPlans, WhatIsWholeIsSentByTheFirst) {
+  const auto layer_of = [](bool sync) {
+    const nn::Linear layer(4, 4 * size());
+    const auto mine = static_cast<float>(distributed::rank() + 1);
+    layer.weight.assign(Tensor::full({4 * size(), 4}, mine));
+    layer.bias.assign(Tensor::full({4 * size()}, mine));
+    const nn::Parallel<nn::Linear> parallel(layer, square(),
+                                            {.divisions = {{"weight", Division::kColumn}}, .sync = sync});
+    return std::pair{layer.weight.to_local().to_vector<float>(), layer.bias.to_local().to_vector<float>()};
+  };
+  const Mesh mesh = square();
+  const auto mine = static_cast<float>(distributed::rank() + 1);
+  const auto first = static_cast<float>(mesh.group({"data"}).front() + 1);  // of those that have the same columns
+  const auto all = [](float v, const std::vector<float>& of) { return std::vector<float>(of.size(), v); };
+  const auto [weight, bias] = layer_of(true);
+  EXPECT_EQ(weight, all(first, weight));
+  EXPECT_EQ(bias, all(1, bias));
+  const auto [own_weight, own_bias] = layer_of(false);
+  EXPECT_EQ(own_weight, all(mine, own_weight));
+  EXPECT_EQ(own_bias, all(mine, own_bias));
+}
 TEST(ParallelPlans, BatchesOfTheRowsOfEach) {
   const Gpt model;
   auto parallel = nn::parallelize(model, square(), {.sequence = true});

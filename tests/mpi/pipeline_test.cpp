@@ -65,9 +65,11 @@ std::vector<float> of_one_process() {
   return out;
 }
 
+/// Copies of a stage have the weights of the first of them, whatever they begin with.
 std::vector<float> of_pipeline(const Mesh& mesh, int64_t microbatches, bool jitted) {
   const nn::Training training;
-  Tensor::manual_seed(3);
+  const bool copied = mesh.axes().size() > 1;
+  Tensor::manual_seed(3 + static_cast<uint64_t>(copied ? mesh.position("data") : 0));
   const Tower model;
   const Tensors data = Gpt::samples(int64_t{kSteps} * kBatch);
   const auto [first, last] = nn::stage_layers(4, mesh);

@@ -3,9 +3,12 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <thread>
 
+#include "temp_dir.h"
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/disk_cache.h"
 #include "tinygrad/base/dtype.h"
@@ -80,7 +83,7 @@ template <class E> std::string message(const std::function<void()>& f) {
   return "";
 }
 
-struct Llvm : testing::Test {
+struct Llvm : ::testing::Test {
   void SetUp() override {
     if (!llvm_plugin_missing().empty()) GTEST_SKIP() << llvm_plugin_missing();
   }
@@ -348,7 +351,7 @@ TEST(LlvmMissing, SaysWhatToInstall) {
 
 // ---- clang ----
 
-struct Clang : testing::Test {
+struct Clang : ::testing::Test {
   void SetUp() override {
     if (clang_path().empty()) GTEST_SKIP() << "no clang";
   }
@@ -397,6 +400,24 @@ TEST_F(Clang, ErrorsCarryTheMessage) {
   EXPECT_NE(what.find("error:"), std::string::npos) << what;
   Context missing{{"CC", "no-such-compiler"}};
   EXPECT_NE(message<CompileError>([&] { compiler.compile("int x;"); }).find("no-such-compiler"), std::string::npos);
+}
+
+TEST_F(Clang, AnotherCompilerIsPassedOver) {
+  const std::string clang = clang_path();
+  const testing::TempDir dir;
+  const std::string other = dir / "cc", renamed = dir / "c99";
+  const auto write = [](const std::string& file, const std::string& version) {
+    std::ofstream(file) << "#!/bin/sh\necho '" << version << "'\n";
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  };
+  write(other, "cc (Debian 12.2.0) 12.2.0");
+  write(renamed, "Debian clang version 19.1.7");
+  {
+    const Context ctx{{"CC", other}};
+    EXPECT_EQ(clang_path(), clang);
+  }
+  const Context ctx{{"CC", renamed}};
+  EXPECT_EQ(clang_path(), renamed);
 }
 
 TEST_F(Clang, Assembly) {

@@ -7,6 +7,7 @@
 #include "tinygrad/base/contains.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/multi/collectives.h"
 
 namespace tg::nn {
 namespace {
@@ -98,10 +99,24 @@ ParallelState::ParallelState(const StateDict& state, const Mesh& mesh, const Par
   Tensors all;
   for (const Weight& w : weights_) {
     w.tensor.shard_(mesh_, w.kept);
+    if (plan_.sync) take_from_first(w);
     w.tensor.replace(w.tensor.contiguous());
     all.push_back(w.tensor);
   }
   if (!all.empty()) realize(all);
+}
+
+/// Replaces a weight by that of the first process, among those that have the same part of it: seeds may differ, or one
+/// process alone have loaded it.
+void ParallelState::take_from_first(const Weight& w) const {
+  Tensor part = w.tensor.to_local();
+  for (const std::string& axis : {plan_.data, plan_.tensor}) {
+    const bool divides = std::any_of(w.kept.begin(), w.kept.end(), [&](const std::string& kept) {
+      return kept == axis || kept.starts_with(axis + ':');
+    });
+    if (!divides && size(axis) > 1) part = distributed::broadcast(part, mesh_, axis, 0);
+  }
+  w.tensor.replace(Tensor::from_local(part, mesh_, w.kept));
 }
 
 Division ParallelState::division_of(const std::string& name, std::vector<bool>& used) const {

@@ -41,6 +41,9 @@ struct ParallelPlan {
   /// Heads of attention, and those of keys and values where they are fewer; 0: not told. Those that are told must be
   /// multiples of the processes along `tensor`.
   int64_t heads = 0, kv_heads = 0;
+  /// What several processes along `data` and `tensor` have whole begins as what the first of them has. false: nothing
+  /// is sent, all have it alike already.
+  bool sync = true;
 };
 
 /// Returns rules for the names that transformers usually have: projections to queries, keys, values and to the hidden
@@ -49,8 +52,8 @@ struct ParallelPlan {
 /// for queries, keys and values that are not equally many.
 const std::vector<DivisionRule>& default_divisions();
 
-/// The weights of a model on a mesh. The model's tensors are moved to it; their values, gradients and losses are those
-/// of one process. The model must outlive it.
+/// The weights of a model on a mesh. The model's tensors are moved to it, those that are not divided as the first
+/// process has them; their values, gradients and losses are those of one process. The model must outlive it.
 class ParallelState {
  public:
   /// Moves the tensors of `state`. Throws ValueError for a plan with a pattern that fits no name, a stage other than 0
@@ -107,6 +110,7 @@ class ParallelState {
   void check_heads(const std::string& name, Division division) const;
   bool is_equal_thirds(const StateDict& state, const std::string& name) const;
   Weight placed(const std::string& name, const Tensor& t, Division division, bool by_rule) const;
+  void take_from_first(const Weight& w) const;
   int64_t size(const std::string& axis) const;
   const Weight* weight_of(const Tensor& t) const;
 

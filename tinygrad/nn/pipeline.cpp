@@ -48,8 +48,11 @@ Pipeline::Pipeline(Stage stage, Loss loss, const Tensors& params, const Mesh& me
   const std::vector<int> group = mesh.group({o.axis});
   if (!first()) before_ = group[static_cast<size_t>(stage_ - 1)];
   if (!last()) behind_ = group[static_cast<size_t>(stage_ + 1)];
-  for (const Tensor& p : params_)
+  for (const Tensor& p : params_) {
+    if (copies_ > 1) p.replace(distributed::broadcast(p, mesh_, o_.copies, 0));
     if (p.is_floating_point() && !p.requires_grad()) p.is_param_();
+  }
+  if (copies_ > 1 && !params_.empty()) realize(params_);
 }
 
 Tensor Pipeline::part(const Tensor& t, int64_t i) const {

@@ -20,9 +20,10 @@
 namespace tg::nn {
 
 struct PipelineOptions {
-  int64_t microbatches = 4;     ///< parts of a batch along axis 0
-  std::string axis = "pipe";    ///< of the mesh, along which the stages follow each other
-  std::string copies = "data";  ///< along which processes have copies of a stage; a mesh need not have it
+  int64_t microbatches = 4;   ///< parts of a batch along axis 0
+  std::string axis = "pipe";  ///< of the mesh, along which the stages follow each other
+  /// Along which processes have copies of a stage; a mesh need not have it. All begin with the parameters of the first.
+  std::string copies = "data";
 };
 
 /// Returns which of `layers` layers the stage of this process has: from the first up to the second number. Earlier

@@ -32,6 +32,20 @@ std::string find_program(const std::string& name) {
   return {};
 }
 
+/// Whether a program is clang, whatever its name.
+bool is_clang(const std::string& path) {
+  if (path.substr(path.rfind('/') + 1).find("clang") != std::string::npos) return true;
+  return run_process({path, "--version"}).out.find("clang") != std::string::npos;
+}
+
+/// Returns the newest clang on the PATH: the unversioned name may be an old one.
+std::string find_clang() {
+  std::string found;
+  for (int v = kNewestClang; v >= kOldestClang && found.empty(); --v)
+    found = find_program("clang-" + std::to_string(v));
+  return found.empty() ? find_program("clang") : found;
+}
+
 class ClangCompiler final : public Compiler {
  public:
   explicit ClangCompiler(const Target& target) : arch_(target.arch) {
@@ -130,11 +144,9 @@ std::string clang_path() {
   std::lock_guard lock(mutex);
   if (asked == name) return found;
   asked = name;
-  found.clear();
-  if (name == "clang")  // the unversioned name may be an old one
-    for (int v = kNewestClang; v >= kOldestClang && found.empty(); --v)
-      found = find_program("clang-" + std::to_string(v));
-  if (found.empty()) found = find_program(name);
+  found = name == "clang" ? find_clang() : find_program(name);
+  // Environments often name another compiler, for whatever is built in them.
+  if (!found.empty() && !is_clang(found)) found = find_clang();
   return found;
 }
 

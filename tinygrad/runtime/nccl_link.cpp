@@ -2,6 +2,7 @@
 #include "tinygrad/runtime/nccl_link.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -252,10 +253,12 @@ class NcclLink final : public DeviceLink {
       return {};
     } catch (const DeviceError& e) { return e.what(); }
   }
+  /// Names the GPU by its bus, and by the machine where the user says which one that is to NCCL.
   std::string hardware() override {
     char text[32] = {};
     context_.call(context_.driver.f.bus_id, text, static_cast<int>(sizeof text), context_.device);
-    return text;
+    const char* const host = std::getenv("NCCL_HOSTID");
+    return host && *host ? str(text, " of ", host) : text;
   }
   int version() override { return nccl_library().version; }
   std::string make_id() override {

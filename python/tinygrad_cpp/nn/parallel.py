@@ -55,7 +55,7 @@ class Parallel:
 
 def parallelize(model: Any, mesh: Mesh, *, data: str = "data", tensor: str = "tensor", zero: int = 0,
                 divisions: dict[str, str] | None = None, sequence: bool = False, compute: DType | None = None,
-                whole_below: int = 1024, heads: int = 0, kv_heads: int = 0) -> Parallel:
+                whole_below: int = 1024, heads: int = 0, kv_heads: int = 0, sync: bool = True) -> Parallel:
   """Divides a model among the processes of a mesh.
 
   data, tensor: the axes of the mesh along which batches and layers are divided; a mesh need not have them. zero: what
@@ -64,7 +64,9 @@ def parallelize(model: Any, mesh: Mesh, *, data: str = "data", tensor: str = "te
   one matrix), "halves" (of gate and up in one matrix) or "whole"; without any, the names that transformers usually have
   are known. sequence: axis 1 of batches is divided along tensor. compute: type of the weights in the forward pass.
   whole_below: tensors of fewer elements are not divided along data. heads, kv_heads: of attention, which must be
-  multiples of the processes along tensor; 0: not told."""
+  multiples of the processes along tensor; 0: not told. sync: what several processes along data and tensor have whole
+  begins as what the first of them has; False: nothing is sent, all have it alike already."""
   plan = {"data": data, "tensor": tensor, "zero": zero, "divisions": divisions, "sequence": sequence,
-          "compute": compute, "whole_below": whole_below, "heads": heads, "kv_heads": kv_heads}
+          "compute": compute, "whole_below": whole_below, "heads": heads, "kv_heads": kv_heads,
+          "sync": sync}
   return Parallel(model, ParallelState(get_state_dict(model), mesh, plan))

@@ -48,11 +48,11 @@ Groups::Key key_of(Device& device, const Collective& c) {
 
 /// What each process says before a group forms.
 struct Card {
-  char why[400] = {};      ///< it cannot; empty: it can
-  char hardware[64] = {};  ///< of the device,
-  char machine[160] = {};  ///< and where that is
-  int32_t version = 0;     ///< of what connects the devices
-  int32_t insists = 0;     ///< 1: NCCL=2
+  char why[400] = {};       ///< it cannot; empty: it can
+  char hardware[160] = {};  ///< of the device,
+  char machine[160] = {};   ///< and where that is
+  int32_t version = 0;      ///< of what connects the devices
+  int32_t insists = 0;      ///< 1: NCCL=2
 };
 void fill(char* to, size_t room, const std::string& text) {
   std::memcpy(to, text.data(), std::min(room - 1, text.size()));
