@@ -72,6 +72,7 @@ struct WebGpuBlock {
 struct WebGpuKernel {
   WgslHeader header;
   webgpu::Handle pipeline = nullptr, layout = nullptr;
+  mutable bool has_run = false;  ///< guarded by the queue
 };
 /// A buffer as a kernel sees it.
 struct WebGpuBinding {
@@ -115,6 +116,7 @@ class WebGpuQueue final : public Queue {
   webgpu::Handle pass();
   void end_pass();
   void submit();
+  void await_compiler();
   bool reached(uint64_t number);
   void collect();
   void copy_bytes(webgpu::Handle dst, uint64_t dst_offset, webgpu::Handle src, uint64_t src_offset, uint64_t n);
@@ -132,7 +134,8 @@ class WebGpuQueue final : public Queue {
   std::vector<webgpu::Handle> temporary_;  // buffers of the commands in the encoder
   std::deque<Readback> readbacks_;
   uint64_t submitted_ = 0;
-  bool wrote_ = false;  // data since the last submission
+  bool wrote_ = false;     // data since the last submission
+  bool compiles_ = false;  // kernels run for the first time
   std::shared_ptr<std::atomic<uint64_t>> done_ = std::make_shared<std::atomic<uint64_t>>(0);
   std::unique_ptr<WebGpuKernel> byte_copy_;
   webgpu::Handle queries_ = nullptr;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/runtime/webgpu_device.h"
@@ -142,6 +143,14 @@ void WebGpuQueue::submit() {
   callback.first = new Submission{done_, submitted_};
   f.QueueOnSubmittedWorkDone(context_.queue, callback);
   map_readbacks();
+  await_compiler();
+}
+
+/// Waits while kernels run for the first time where processors are the device: Mesa's llvmpipe compiles them then, in a
+/// thread of its own, and does not survive a process that ends meanwhile.
+void WebGpuQueue::await_compiler() {
+  if (!std::exchange(compiles_, false) || !context_.adapter.processor) return;
+  while (done_->load() < submitted_ && !context_.failure.happened()) context_.poll(true);
 }
 
 void WebGpuQueue::flush() {
@@ -258,6 +267,7 @@ void WebGpuQueue::dispatch(const WebGpuKernel& kernel, std::span<const WebGpuBin
   f.ComputePassEncoderDispatchWorkgroups(pass, static_cast<uint32_t>(groups[0]), static_cast<uint32_t>(groups[1]),
                                          static_cast<uint32_t>(groups[2]));
   if (group) f.BindGroupRelease(group);
+  compiles_ |= !std::exchange(kernel.has_run, true);
 }
 void WebGpuQueue::launch(const WebGpuKernel& kernel, std::span<const WebGpuBinding> bindings,
                          std::span<const uint32_t> arguments, const int64_t groups[3]) {

@@ -96,6 +96,7 @@ struct MachineRates {
   double narrow_part = 1024;         ///< bytes of a row in a step below which rows are streams of their own, [time]
   double narrow_rows = 16;           ///< of which this many are followed [arch]
   double byte_rows = 8;              ///< times as long: rows of bytes, less than a line of each in a step [time]
+  double lane_rows = 1.5;            ///< the same: rows that are lanes of a sum [time]
   double stream = 0.08;              ///< part by which each further row of several passes slows all of it,
   double stream_products = 0.04;     ///< the same for rows of results of short products [time]
   double free_streams = 4;           ///< of those that cost nothing [time]

@@ -22,6 +22,7 @@ class Traffic {
   bool is_stream(const Access& a, size_t inner) const;
   double shared_sets(const Access& a, double moved) const;
   bool is_rows_of_bytes(const Access& a) const;
+  bool is_lanes_of_rows(const Access& a) const;
 
   const CostModel& m_;
   const Candidate& c_;
@@ -99,15 +100,29 @@ bool Traffic::is_rows_of_bytes(const Access& a) const {
   return false;
 }
 
+/// Returns true for a sum along memory whose lanes are rows: each is a stream of its own, less than a line a step.
+bool Traffic::is_lanes_of_rows(const Access& a) const {
+  if (a.store || m_.reduces.empty()) return false;
+  for (const CostModel::Reduce& r : m_.reduces)
+    if (r.mul || r.dot) return false;  // factors are reused
+  const int64_t stride = CostModel::lane_stride(a, c_);
+  if (static_cast<double>(stride * a.itemsize) < MachineRates::kLine) return false;
+  for (size_t i = 0; i < m_.size.size(); i++)
+    if (is_linear(a, i) && m_.is_reduce[i] && a.stride[i] == 1) return true;
+  return false;
+}
+
 double Traffic::bytes(const Access& a, bool in_blocks) const {
-  double total = a.itemsize, fetches = 1, all = 1;
+  double total = a.itemsize, fetches = 1, all = 1, within = 1;
   for (size_t i = 0; i < m_.size.size(); i++) {
     const bool in = a.mask >> i & 1;
     if (in) total *= m_.elements(i);
     if (m_.is_reduce[i] || !(a.scope >> i & 1)) continue;
     const double t = m_.trips(c_, i);
     all *= t;
-    if (in) fetches *= t;
+    if (!in) continue;
+    fetches *= t;
+    within *= m_.elements(i) / (t * CostModel::step(c_, lane_, i));  // what is beyond the end is not read
   }
   const double sets = m_.capacity(a, c_, lane_),
                room = sets < m_.l2 ? std::max(sets, 1.0) * m_.rates.set_share : m_.l2 / 2;
@@ -115,10 +130,11 @@ double Traffic::bytes(const Access& a, bool in_blocks) const {
   const double parts = c_.blocks > 1 && a.mask >> c_.block_axis & 1 ? static_cast<double>(c_.blocks) : 1,
                bytes = m_.panel(a, c_, lane_) / parts;
   // A panel that fits is fetched once per place; one that does not, in every iteration around it.
-  double moved = bytes * parts * (bytes > room ? all : fetches);
+  double moved = bytes * parts * within * (bytes > room ? all : fetches);
   if (c_.staged && !a.store) moved = total * std::ceil(panels_around(a) / resident_);
   moved = shared_sets(a, moved * jumps(a));
   if (is_rows_of_bytes(a)) moved *= m_.rates.byte_rows;
+  if (is_lanes_of_rows(a)) moved *= m_.rates.lane_rows;
   // With the reduction in blocks an operand comes once for a few output loops only.
   if (in_blocks)
     moved = std::min(moved, m_.rates.block_reread * total *

@@ -367,7 +367,9 @@ double Evaluation::tail(const Access& a, bool shuffled, double w, double each) c
     const auto i = static_cast<size_t>(v);
     if (!(a.mask >> v & 1) || m_.size[i] % (c_.lanes * c_.tile[i]) == 0) continue;
     each += (trips_[i] > 1 ? rates_.tail_in_loop : rates_.tail_unrolled) * w;
-    if (shuffled && trips_[i] > 1) each = 2 * each + rates_.shuffled_tail;
+    // The last part of an output axis begins earlier, without masks.
+    const bool overlaps = !m_.is_reduce[i] && m_.size[i] >= c_.lanes * c_.tile[i];
+    if (shuffled && trips_[i] > 1 && !overlaps) each = 2 * each + rates_.shuffled_tail;
   }
   return each;
 }
