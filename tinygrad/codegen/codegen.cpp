@@ -25,6 +25,7 @@
 #include "tinygrad/codegen/plan/reuse_values.h"
 #include "tinygrad/codegen/ranges/gates.h"
 #include "tinygrad/codegen/ranges/separate_reduces.h"
+#include "tinygrad/codegen/ranges/shorten_reduces.h"
 #include "tinygrad/codegen/ranges/simplify_ranges.h"
 #include "tinygrad/codegen/scratch/lower_stage.h"
 #include "tinygrad/schedule/custom.h"
@@ -182,6 +183,7 @@ const std::vector<Pass>& passes() {
       {"distribute fragments", [](UOp s, C c) { return distribute_fragments(s, *c.ranges, c.names); }, nullptr, kAxes},
       {"lower stages", [](UOp s, C c) { return lower_stages(s, c.names, c.renderer.target()); }, nullptr, kAxes},
       {"join panels", join_panels, nullptr, kAxes},
+      {"shorten reduces", [](UOp s, C) { return shorten_reduces(s); }, nullptr, kAxes},
       {"hoist factors", [](UOp s, C) { return factor_reduces(s); }, nullptr, kUnlessByHand},
       {"symbolic after opts", nullptr, sym},
       {"grid indices", [](UOp s, C c) { return add_grid(s, c.renderer.target(), c.names); }, nullptr, kUnlessByHand},

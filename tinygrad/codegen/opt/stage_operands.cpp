@@ -5,6 +5,7 @@
 
 #include "tinygrad/base/contains.h"
 #include "tinygrad/codegen/opt/final_ranges.h"
+#include "tinygrad/codegen/ranges/shorten_reduces.h"
 #include "tinygrad/codegen/scratch/stage.h"
 #include "tinygrad/codegen/scratch/window.h"
 #include "tinygrad/uop/facts.h"
@@ -63,7 +64,8 @@ UOp stage_operands(UOp sink, const FinalRanges& ranges) {
     windows.push_back(s.window ? window_operand(sink, s.value) : WindowOperand{s.value, {}});
   return translate(sink, [&](UOp u, const UOps& src) {
     for (size_t i = 0; i < stages.size(); i++) {
-      if (u == windows[i].masked) return src[1];  // the zeros of the mask are in the window
+      // The zeros of the mask are in the window.
+      if (u == windows[i].masked) return needed_where(src[0], src[1]);
       if (u != stages[i].value) continue;
       return stages[i].window ? window(windows[i].value, stages[i].axis, ranges)
                               : panel(u, same_or_with(u, src), stages[i].axis, ranges);
