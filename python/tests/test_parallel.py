@@ -103,6 +103,16 @@ def check_statistics():
   assert losses(tensor, Normed, divisions=DIVISIONS) == pytest.approx(want, rel=1e-4)
 
 
+def check_sync():
+  """What several processes have whole is the first one's, or each one's own."""
+  mesh, me = distributed.Mesh({"data": -1}), distributed.rank()
+  for sync in True, False:
+    layer = nn.Linear(2, 2)
+    layer.weight.assign(Tensor.full((2, 2), me + 1.0)).realize()
+    nn.parallelize(layer, mesh, sync=sync)
+    assert layer.weight.to_local().tolist() == [[1.0 if sync else me + 1.0] * 2] * 2
+
+
 def check_losses():
   want = losses()
   assert want[-1] < want[0]
@@ -124,6 +134,7 @@ def test_losses_in_a_world_of_one(tmp_path):
   check_statistics()
   check_checkpoints(tmp_path)
   check_combinations()
+  check_sync()
 
 
 @needs_mpirun
@@ -181,4 +192,5 @@ if __name__ == "__main__":
   check_statistics()
   check_checkpoints(sys.argv[1])
   check_combinations()
+  check_sync()
   print(f"rank {distributed.rank()} of {distributed.size()}: equal")
