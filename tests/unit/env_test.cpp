@@ -125,13 +125,14 @@ TEST(Env, EveryVariableHasAReaderARangeAndATest) {
   }
 }
 
+/// But for those of others, which mean to us what they mean to them.
 TEST(Env, EveryVariableThatIsReadIsInTheTable) {
   const std::string library = sources({"tinygrad", "apps"}, {"env.cpp"});
   const std::string call = "getenv(\"";
   for (size_t at = library.find(call); at != std::string::npos; at = library.find(call, at + 1)) {
     const size_t begin = at + call.size();
     const std::string name = library.substr(begin, library.find('"', begin) - begin);
-    EXPECT_TRUE(env::find(name) || name == "PATH") << name;
+    EXPECT_TRUE(env::find(name) || name == "PATH" || name == "NCCL_HOSTID") << name;
   }
 }
 
