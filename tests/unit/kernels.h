@@ -322,16 +322,17 @@ inline KernelPtr nested_dependent(int64_t n, int64_t m,
   UOp in = (b.index({r * l + s}).load() * a.index({i * m + r}).load()).reduce(Ops::MAX, UOps{s});
   return k.finish(o.index({i}).store((a.index({i * m + r}).load() + in).reduce(Ops::ADD, UOps{r})).end(UOps{i}));
 }
-inline KernelPtr conv_input_grad(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w,
-                                 int64_t f) {  // a masked sum over taps of sums over channels
+/// A masked sum over taps of sums over channels.
+inline KernelPtr conv_input_grad(int64_t bs, int64_t ic, int64_t oc, int64_t h, int64_t w, int64_t f,
+                                 DType d = dtypes::float32) {
   KernelMaker k;
   int64_t oh = h - f + 1, ow = w - f + 1;
-  UOp g = k.param(1, bs * oc * oh * ow), wt = k.param(2, oc * ic * f * f), o = k.param(0, bs * ic * h * w);
+  UOp g = k.param(1, bs * oc * oh * ow, d), wt = k.param(2, oc * ic * f * f, d), o = k.param(0, bs * ic * h * w, d);
   UOp n = k.loop(bs), q = k.loop(ic), y = k.loop(h), x = k.loop(w), ky = k.red(f), kx = k.red(f), c = k.red(oc);
   UOp gy = y - ky, gx = x - kx, ok = (gy.ge(gy.const_like(0)) & (gy < oh)) & (gx.ge(gx.const_like(0)) & (gx < ow));
   UOp v = g.index({(((n * oc + c) * oh + gy) * ow + gx).valid(ok)}).load() *
           wt.index({((c * ic + q) * f + ky) * f + kx}).load();
-  UOp sum = ok.where(v.reduce(Ops::ADD, UOps{c}), UOp::constant(0.0, dtypes::float32)).reduce(Ops::ADD, UOps{ky, kx});
+  UOp sum = ok.where(v.reduce(Ops::ADD, UOps{c}), UOp::constant(0, d)).reduce(Ops::ADD, UOps{ky, kx});
   return k.finish(o.index({((n * ic + q) * h + y) * w + x}).store(sum).end(UOps{n, q, y, x}));
 }
 /// The input gradient of a padded convolution, times another tensor.

@@ -12,7 +12,8 @@
 
 namespace tg {
 namespace {
-bool is_mark(UOp u) { return u.is(Ops::WHERE) && u.src(2).is_invalid() && !u.dtype().is_int(); }
+/// Gates of indices are of the type of indices.
+bool is_mark(UOp u) { return u.is(Ops::WHERE) && u.src(2).is_invalid() && u.dtype() != dtypes::weakint; }
 
 /// sum < bound, or its negation.
 struct Comparison {
