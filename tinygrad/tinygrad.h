@@ -29,6 +29,7 @@
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tensor/grad/calls.h"
 #include "tinygrad/tensor/grad/function.h"
+#include "tinygrad/tensor/host_memory.h"
 #include "tinygrad/tensor/inspect_tensors.h"
 #include "tinygrad/tensor/jit/jit.h"
 #include "tinygrad/tensor/multi/collectives.h"

@@ -11,6 +11,7 @@
 
 #include "bind.h"
 #include "casters.h"
+#include "host_memory.h"
 #include "tinygrad/render/renderers.h"
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/runtime/load_backend.h"
@@ -37,20 +38,6 @@ RendererFacts facts(Device& d) {
 }
 
 nb::bytes to_bytes(const std::vector<uint8_t>& v) { return nb::bytes(v.data(), v.size()); }
-
-// A contiguous view of an object's bytes, held for the life of this object.
-class Bytes {
- public:
-  Bytes(nb::handle h, bool write) {
-    if (PyObject_GetBuffer(h.ptr(), &view_, write ? PyBUF_CONTIG : PyBUF_CONTIG_RO) != 0) throw nb::python_error();
-  }
-  ~Bytes() { PyBuffer_Release(&view_); }
-  Bytes(const Bytes&) = delete;
-  std::span<std::byte> span() const { return {static_cast<std::byte*>(view_.buf), static_cast<size_t>(view_.len)}; }
-
- private:
-  Py_buffer view_;
-};
 
 }  // namespace
 
@@ -108,6 +95,7 @@ void bind_device(nb::module_& m) {
           },
           "source"_a, "Machine code of a source text, for people.")
       .def("free_cache", [](Device& d) { d.allocator().free_cache(); }, "Gives kept memory back to the system.");
+  bind_host_memory(m);
   m.def("load_backend", &load_backend, "path"_a,
         "Loads a shared object with a backend, whose devices can then be used. DeviceError when it cannot be loaded.");
   m.def("device_get", &Device::get, "name"_a, nb::rv_policy::reference, "Opens a device, once.");
@@ -122,6 +110,16 @@ void bind_device(nb::module_& m) {
             return Buffer::from_external(device, reinterpret_cast<void*>(address), size, dtype);
           },
           "device"_a, "address"_a, "size"_a, "dtype"_a, "Memory of somebody else, who keeps it.")
+      .def_static(
+          "from_memory",
+          [](nb::handle memory, int64_t size, DType dtype) {
+            HostBytes bytes = memory_of_object(memory);
+            TG_CHECK(ShapeError, size >= 0 && size <= static_cast<int64_t>(bytes.bytes.size()) / dtype.itemsize(),
+                     "[buffer] got ", bytes.bytes.size(), " bytes for ", size, " elements of ", dtype);
+            bytes.bytes = bytes.bytes.first(static_cast<size_t>(size * dtype.itemsize()));
+            return Buffer::from_host("CPU", std::move(bytes), size, dtype);
+          },
+          "memory"_a, "size"_a, "dtype"_a, "Memory of an object with the buffer protocol, which it keeps.")
       .def("view", &Buffer::view, "size"_a, "dtype"_a, "byte_offset"_a)
       .def_prop_ro("device", &Buffer::device_name)
       .def_prop_ro("size", &Buffer::size)
@@ -133,13 +131,18 @@ void bind_device(nb::module_& m) {
       .def("ensure_allocated", [](Buffer& b) { b.ensure_allocated(); })
       .def("deallocate", &Buffer::deallocate)
       .def(
-          "address", [](Buffer& b) { return reinterpret_cast<uintptr_t>(b.data()); },
-          "Host address, 0 where the host cannot see it.")
+          "memory",
+          [](Buffer& b) -> std::optional<HostMemory> {
+            if (!b.device().host_visible()) return {};
+            nb::gil_scoped_release release;
+            return HostMemory(b.host_bytes());
+          },
+          "The memory itself, None where the host cannot see it.")
       .def("copy_from", &Buffer::copy_from, "source"_a, nb::call_guard<nb::gil_scoped_release>())
       .def(
           "copy_in",
           [](Buffer& b, nb::handle source) {
-            const Bytes bytes(source, false);
+            const ObjectBytes bytes(source, false);
             nb::gil_scoped_release release;
             b.copy_in(bytes.span());
           },
@@ -147,7 +150,7 @@ void bind_device(nb::module_& m) {
       .def(
           "copy_out",
           [](Buffer& b, nb::handle target) {
-            const Bytes bytes(target, true);
+            const ObjectBytes bytes(target, true);
             nb::gil_scoped_release release;
             b.copy_out(bytes.span());
           },

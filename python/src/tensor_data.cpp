@@ -1,10 +1,12 @@
-/// \file Values out of tensors: realize, item, tolist, numpy, memoryviews (the buffer protocol), assign and devices.
-#include <cstring>
+/// \file Values out of tensors: realize, item, tolist, numpy, memoryviews, assign and devices.
+#include <algorithm>
 
 #include "bind.h"
 #include "casters.h"
+#include "host_memory.h"
 #include "interrupt.h"
 #include "tensor_input.h"
+#include "tinygrad/tensor/host_memory.h"
 #include "tinygrad/tensor/variable.h"
 #include "tinygrad/uop/eval.h"
 
@@ -12,80 +14,36 @@ namespace tg::python {
 
 namespace {
 
-/// Format of struct and memoryview; types Python does not know have none.
-const char* format_of(DType d) {
-  // clang-format off
-  switch (strong_dtype(d).id()) {
-    case DTypeId::kBool: return "?";
-    case DTypeId::kInt8: return "b";
-    case DTypeId::kUInt8: return "B";
-    case DTypeId::kInt16: return "h";
-    case DTypeId::kUInt16: return "H";
-    case DTypeId::kInt32: return "i";
-    case DTypeId::kUInt32: return "I";
-    case DTypeId::kInt64: return "q";
-    case DTypeId::kUInt64: return "Q";
-    case DTypeId::kFloat16: return "e";
-    case DTypeId::kFloat32: return "f";
-    case DTypeId::kFloat64: return "d";
-    default: return nullptr;
-  }
-  // clang-format on
-}
-
-std::span<const std::byte> bytes_of(const Tensor& t) {
-  Unlocked work;
-  return t.bytes();
-}
-
 /// In a type Python and NumPy have.
-Tensor native(const Tensor& t) { return format_of(t.dtype()) ? t : t.cast(dtypes::float32); }
+Tensor native(const Tensor& t) { return buffer_format(t.dtype()) ? t : t.cast(dtypes::float32); }
 
-/// What an exported buffer needs as long as it lives.
-struct Exported {
-  Tensor tensor;
-  std::shared_ptr<void> keep;
-  std::vector<Py_ssize_t> shape, strides;
-};
-
-int get_buffer(PyObject* self, Py_buffer* view, int flags) {
-  try {
-    const Tensor& t = nb::cast<const Tensor&>(nb::handle(self));
-    const char* format = format_of(t.dtype());
-    if (!format) {
-      PyErr_SetString(PyExc_TypeError, str("no buffer format for ", t.dtype(), ": cast to float32 first").c_str());
-      return -1;
-    }
-    auto e = std::make_unique<Exported>();
-    e->tensor = t;
-    std::span<const std::byte> bytes = bytes_of(t);
-    int64_t size = t.element_size(), stride = size;
-    for (int64_t d : t.shape().ints()) e->shape.push_back(d);
-    e->strides.resize(e->shape.size());
-    for (size_t i = e->shape.size(); i-- > 0;) {
-      e->strides[i] = stride;
-      stride *= e->shape[i];
-    }
-    static char empty;
-    view->buf = bytes.empty() ? static_cast<void*>(&empty) : const_cast<std::byte*>(bytes.data());
-    view->obj = self;
-    Py_INCREF(self);
-    view->len = static_cast<Py_ssize_t>(bytes.size());
-    view->itemsize = size;
-    view->readonly = 0;
-    view->ndim = static_cast<int>(e->shape.size());
-    view->format = (flags & PyBUF_FORMAT) ? const_cast<char*>(format) : nullptr;
-    view->shape = e->shape.data();
-    view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? e->strides.data() : nullptr;
-    view->suboffsets = nullptr;
-    view->internal = e.release();
-    return 0;
-  } catch (const std::exception& e) {
-    PyErr_SetString(PyExc_BufferError, e.what());
-    return -1;
-  }
+/// A consistent copy of the elements.
+HostBytes snapshot(const Tensor& t) {
+  Unlocked work;
+  return copied_bytes(t);
 }
-void release_buffer(PyObject*, Py_buffer* view) { delete static_cast<Exported*>(view->internal); }
+
+/// Redirects to an object that pins the storage, as the tensor may get another one.
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  view->obj = nullptr;
+  try {
+    const nb::object memory = nb::cast(HostMemory::of_tensor(nb::cast<const Tensor&>(nb::handle(self))));
+    return PyObject_GetBuffer(memory.ptr(), view, flags);
+  } catch (nb::python_error& e) { e.restore(); } catch (const nb::builtin_exception& e) {
+    PyErr_SetString(e.type() == nb::exception_type::type_error ? PyExc_TypeError : PyExc_BufferError, e.what());
+  } catch (const std::exception& e) { PyErr_SetString(PyExc_BufferError, e.what()); }
+  return -1;
+}
+
+nb::object value_of_one(const Tensor& t) {
+  const DType d = t.stored_dtype();
+  ConstValue value;
+  {
+    Unlocked work;
+    read_bytes(t, [&](std::span<const std::byte> bytes) { value = load_const(bytes.data(), d); });
+  }
+  return to_python(value, d);
+}
 
 nb::object to_list(const std::byte*& p, DType d, size_t size, const std::vector<int64_t>& shape, size_t axis) {
   if (axis == shape.size()) {
@@ -102,12 +60,18 @@ nb::object to_list(const std::byte*& p, DType d, size_t size, const std::vector<
 nb::object to_numpy(const Tensor& tensor) {
   Tensor t = native(with_values(tensor));
   DType d = t.stored_dtype();
-  std::span<const std::byte> bytes = bytes_of(t);
   nb::object a = nb::module_::import_("numpy").attr("empty")(to_python(t.shape()), std::string(d.name()));
   Py_buffer view;
   if (PyObject_GetBuffer(a.ptr(), &view, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS) != 0) throw nb::python_error();
-  if (!bytes.empty()) std::memcpy(view.buf, bytes.data(), bytes.size());
-  PyBuffer_Release(&view);
+  struct Release {
+    Py_buffer* v;
+    ~Release() { PyBuffer_Release(v); }
+  } release{&view};
+  auto* to = static_cast<std::byte*>(view.buf);
+  {
+    Unlocked work;
+    read_bytes(t, [&](std::span<const std::byte> bytes) { std::ranges::copy(bytes, to); });
+  }
   return a;
 }
 
@@ -119,9 +83,7 @@ Tensor value_of(const nb::object& x, const Tensor& like) {
 
 }  // namespace
 
-PyType_Slot tensor_buffer_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
-                                     {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
-                                     {0, nullptr}};
+PyType_Slot tensor_buffer_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)}, {0, nullptr}};
 
 void bind_tensor_data(TensorClass& c) {
   c.def(
@@ -141,20 +103,21 @@ void bind_tensor_data(TensorClass& c) {
     Tensor t = with_values(tensor);
     TG_CHECK(ShapeError, t.numel() == 1, "[item] got shape ", t.shape(),
              ", expected a tensor with one element: use tolist() or numpy()");
-    DType d = t.stored_dtype();
-    return to_python(load_const(bytes_of(t).data(), d), d);
+    return value_of_one(t);
   });
   c.def("tolist", [](const Tensor& tensor) {
     Tensor t = with_values(tensor);
     DType d = t.stored_dtype();
-    std::span<const std::byte> bytes = bytes_of(t);
-    const std::byte* p = bytes.data();
+    const HostBytes memory = snapshot(t);
+    const std::byte* p = memory.bytes.data();
     return to_list(p, d, static_cast<size_t>(t.element_size()), t.shape().ints(), 0);
   });
   c.def("numpy", &to_numpy);
   c.def(
       "__array__",
-      [](const Tensor& t, nb::object dtype, nb::object) {
+      [](const Tensor& t, nb::object dtype, nb::object copy) {
+        if (copy.is(nb::bool_(false)))
+          throw nb::value_error("[__array__] got copy=False, but values of a tensor are copied: take memoryview()");
         nb::object a = to_numpy(t);
         return dtype.is_none() ? a : a.attr("astype")(dtype);
       },
@@ -166,8 +129,7 @@ void bind_tensor_data(TensorClass& c) {
       throw nb::type_error(
           str("[", to, "] got shape ", t.shape(), ", expected a tensor with one element: use tolist() or numpy()")
               .c_str());
-    DType d = t.stored_dtype();
-    return to_python(load_const(bytes_of(t).data(), d), d);
+    return value_of_one(t);
   };
   c.def("__float__", [number](const Tensor& t) { return nb::steal(PyNumber_Float(number(t, "float").ptr())); });
   c.def("__int__", [number](const Tensor& t) { return nb::steal(PyNumber_Long(number(t, "int").ptr())); });
@@ -175,13 +137,12 @@ void bind_tensor_data(TensorClass& c) {
     Tensor t = with_values(tensor);
     if (t.numel() == 0) {  // a memoryview with a size of 0 cannot be read
       nb::object none = nb::steal(PyMemoryView_FromObject(nb::bytes("", 0).ptr()));
-      return none.attr("cast")(format_of(native(t).dtype()));
+      return none.attr("cast")(buffer_format(native(t).dtype()));
     }
     const DType d = t.stored_dtype();
-    if (!format_of(d)) throw nb::type_error(str("no buffer format for ", d, ": cast to float32 first").c_str());
+    if (!buffer_format(d)) throw nb::type_error(str("no buffer format for ", d, ": cast to float32 first").c_str());
     // A copy: later writes to either do not show in the other.
-    nb::object copy =
-        nb::cast(Tensor::from_bytes(bytes_of(t), d, t.shape(), {.dtype = {}, .device = "CPU", .requires_grad = {}}));
+    nb::object copy = nb::cast(HostMemory(snapshot(t), d, t.shape().ints(), true));
     PyObject* v = PyMemoryView_FromObject(copy.ptr());
     if (!v) throw nb::python_error();
     return nb::steal(v);

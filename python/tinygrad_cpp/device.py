@@ -1,6 +1,6 @@
 """Devices by name, what their compilers and renderers can do, and raw buffers."""
 from __future__ import annotations
-import ctypes, functools, os
+import functools, os
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Iterator
@@ -8,7 +8,7 @@ from typing import Any, Iterator
 from . import _core
 from .dtype import DType, dtypes, _to_np_dtype
 from .helpers import CCACHE, DEV, EMULATED_DTYPES, Context, ProfileEvent, Target
-from .helpers import colored, diskcache_get, diskcache_put, getenv, mv_address, size_to_str
+from .helpers import colored, diskcache_get, diskcache_put, getenv, size_to_str
 
 ALL_DEVICES = [name for name, _, _ in _core.device_list() if name != "DISK"]
 # Names of older versions and of other runtimes for what we have.
@@ -248,7 +248,7 @@ class Buffer:
                initial_value: Any = None, uop_refcount: int = 0, base: Buffer | None = None, offset: int = 0,
                preallocate: bool = False):
     assert isinstance(dtype, DType), f"expected a DType, got {dtype!r}"
-    self.options, self._keep, self._base, self.offset = options, opaque, base, offset
+    self.options, self._base, self.offset = options, base, offset
     external = options.external_ptr if options is not None else None
     if base is not None:
       assert base._base is None, "base can't have a base"
@@ -256,9 +256,9 @@ class Buffer:
     else:
       assert offset == 0, "base buffers can't have offset"
       device = Device.canonicalize(device)
-      if isinstance(opaque, memoryview): device, external = "CPU", mv_address(opaque)
-      self._native = _core.NativeBuffer.create(device, size, dtype) if external is None \
-        else _core.NativeBuffer.from_address(device, external, size, dtype)
+      if isinstance(opaque, memoryview): self._native = _core.NativeBuffer.from_memory(opaque, size, dtype)
+      elif external is None: self._native = _core.NativeBuffer.create(device, size, dtype)
+      else: self._native = _core.NativeBuffer.from_address(device, external, size, dtype)
       if initial_value is not None:
         self._native.copy_in(initial_value)
     if preallocate: self.allocate()
@@ -267,7 +267,7 @@ class Buffer:
   def _of(cls, native: Any) -> Buffer:
     """A buffer of the library."""
     self = cls.__new__(cls)
-    self.options, self._keep, self._base, self.offset, self._native = None, None, None, native.offset, native
+    self.options, self._base, self.offset, self._native = None, None, native.offset, native
     return self
 
   @property
@@ -306,12 +306,11 @@ class Buffer:
     return mv
   def as_memoryview(self, allow_zero_copy: bool = False, force_zero_copy: bool = False,
                     no_sync: bool = False) -> memoryview:
-    """The bytes: a copy, or the memory itself where zero copy is allowed and the host sees it. Valid as long as the
-    buffer then."""
+    """The bytes: a copy, or the memory itself where zero copy is allowed and the host sees it. It is not freed while
+    the memoryview lives."""
     if allow_zero_copy or force_zero_copy:
       if not no_sync: Device[self.device].synchronize()
-      if address := self._native.address():
-        return memoryview((ctypes.c_uint8 * self.nbytes).from_address(address)).cast("B")
+      if (memory := self._native.memory()) is not None: return memoryview(memory)
       assert not force_zero_copy, "force zero copy was passed, but copy is required"
     return self.copyout(memoryview(bytearray(self.nbytes)))
   as_buffer = as_memoryview

@@ -6,6 +6,7 @@
 #include "tinygrad/io/file.h"
 #include "tinygrad/io/ggml_dequantize.h"
 #include "tinygrad/io/gguf.h"
+#include "tinygrad/tensor/host_memory.h"
 
 namespace tg::io {
 namespace {
@@ -95,11 +96,12 @@ GgufFile GgufFile::from_memory(std::span<uint8_t> bytes, std::shared_ptr<void> o
 GgufFile GgufFile::from_tensor(const Tensor& bytes) {
   TG_CHECK(DTypeError, bytes.dtype() == dtypes::uint8, "[gguf] got ", bytes.dtype(), ", expected uint8");
   TG_CHECK(ShapeError, bytes.ndim() == 1, "[gguf] got shape ", bytes.shape(), ", expected one axis");
-  // A handle of its own: the caller's may get other values.
-  const auto own = std::make_shared<Tensor>(bytes.detach().to("CPU").contiguous().realize());
-  const std::span<const std::byte> b = own->bytes();
-  auto* data = const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(b.data()));  // tensors of it are values, too
-  return from_memory({data, b.size()}, own, "tensor");
+  const Tensor host = bytes.detach().to("CPU");
+  HostBytes b = host_bytes(host);
+  // Tensors of the file may be written to.
+  if (b.access == HostBytes::Access::kReadOnly) b = copied_bytes(host);
+  auto* data = const_cast<uint8_t*>(reinterpret_cast<const uint8_t*>(b.bytes.data()));
+  return from_memory({data, b.bytes.size()}, std::const_pointer_cast<void>(b.owner), "tensor");
 }
 
 const GgufMetadata& GgufFile::metadata() const { return parts_->metadata(); }

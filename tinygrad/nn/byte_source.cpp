@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/tensor/host_memory.h"
 
 namespace tg::nn {
 namespace {
@@ -137,8 +138,8 @@ ByteSource ByteSource::of_tensor(const Tensor& t, std::string_view op) {
   ByteSource s;
   s.what_ = str("[", op, "] tensor");
   s.tensor_ = t;
-  const std::span<const std::byte> bytes = s.tensor_.bytes();
-  s.bytes_ = {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+  s.memory_ = host_bytes(t);
+  s.bytes_ = {reinterpret_cast<const uint8_t*>(s.memory_.bytes.data()), s.memory_.bytes.size()};
   return s;
 }
 

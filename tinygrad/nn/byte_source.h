@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tinygrad/base/host_bytes.h"
 #include "tinygrad/io/file.h"
 #include "tinygrad/tensor/tensor.h"
 
@@ -36,7 +37,8 @@ class ByteSource {
   std::string what_, device_;
   std::span<const uint8_t> bytes_;
   io::MappedFile file_;
-  Tensor tensor_;  ///< undefined for files
+  Tensor tensor_;     ///< undefined for files
+  HostBytes memory_;  ///< of the tensor
 };
 
 /// Where the elements of a tensor lie in a row: element (i, j, ...) is number offset + i * strides[0] + j * strides[1]

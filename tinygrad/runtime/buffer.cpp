@@ -50,6 +50,19 @@ BufferRef Buffer::from_external(std::string_view device, void* handle, int64_t s
   return result;
 }
 
+BufferRef Buffer::from_host(std::string_view device, HostBytes memory, int64_t size, DType dtype) {
+  TG_CHECK(ShapeError, static_cast<int64_t>(memory.bytes.size()) == checked_bytes(size, dtype, "buffer"),
+           "[buffer] got ", memory.bytes.size(), " bytes for ", size, " elements of ", dtype.name());
+  // The flag below is the promise that nobody writes through this pointer.
+  auto* data = const_cast<std::byte*>(memory.bytes.data());
+  BufferRef result = from_external(device, data, size, dtype);
+  TG_CHECK(DeviceError, result->device_->host_visible(), "[buffer] got host memory for ", result->device_name(),
+           ", expected a device that computes in the host's memory: copy it there");
+  result->owner_ = std::move(memory.owner);
+  result->read_only_ = memory.access == HostBytes::Access::kReadOnly;
+  return result;
+}
+
 BufferRef Buffer::view(int64_t size, DType dtype, int64_t byte_offset) {
   const int64_t nbytes = checked_bytes(size, dtype, "view");
   TG_CHECK(IndexError, byte_offset >= 0 && byte_offset <= nbytes_ && nbytes <= nbytes_ - byte_offset, "[view] got ",
@@ -112,9 +125,41 @@ void* Buffer::data() {
   return static_cast<char*>(device_->allocator().host_pointer(at.block)) + at.offset;
 }
 
+/// An owner of memory that was given out: the buffer lives, and its memory is not freed.
+class Buffer::Pin {
+ public:
+  explicit Pin(BufferRef buffer) : buffer_(std::move(buffer)) { add(1); }
+  ~Pin() { add(-1); }
+  Pin(const Pin&) = delete;
+
+ private:
+  void add(int n) const {
+    Buffer& b = buffer_->base();
+    std::lock_guard lock(b.mutex_);
+    b.pins_ += n;
+  }
+  BufferRef buffer_;
+};
+
+HostBytes Buffer::host_bytes() {
+  const auto n = static_cast<size_t>(nbytes_);
+  if (!device_->host_visible()) return HostBytes::made_by(n, [&](std::span<std::byte> to) { copy_out(to); });
+  auto pin = std::make_shared<const Pin>(shared_from_this());
+  // Files are mapped for reading; what writes to one is a copy to it.
+  const bool read_only = is_read_only() || !device_->computes();
+  const std::span<const std::byte> bytes(static_cast<const std::byte*>(data()), n);
+  return {bytes, std::move(pin), read_only ? HostBytes::Access::kReadOnly : HostBytes::Access::kShared};
+}
+
+void Buffer::check_writable(const char* op) const {
+  TG_CHECK(ValueError, !is_read_only(), "[", op, "] got a buffer of ", nbytes_,
+           " bytes over memory of somebody else that must not be written to, expected one of its own: copy it first");
+}
+
 void Buffer::copy_in(std::span<const std::byte> bytes) {
   TG_CHECK(ShapeError, static_cast<int64_t>(bytes.size()) == nbytes_, "[copy_in] got ", bytes.size(),
            " bytes, expected ", nbytes_);
+  check_writable("copy_in");
   const MemoryPlace at = place();
   write_watch::note(*this);
   if (nbytes_) device_->transfers().copy_in(at, bytes.data(), bytes.size());
@@ -133,6 +178,7 @@ void Buffer::copy_from(Buffer& source) {
   TG_CHECK(ShapeError, source.nbytes_ == nbytes_, "[copy] got ", source.nbytes_, " bytes, expected ", nbytes_);
   TG_CHECK(DeviceError, source.is_allocated() || source.device_->has_contents() || nbytes_ == 0,
            "[copy] got a buffer of ", nbytes_, " bytes on ", source.device_name(), " that was never written");
+  check_writable("copy");
   const MemoryPlace from = source.place(), to = place();
   write_watch::note(*this);
   if (nbytes_ == 0) return;
@@ -163,6 +209,7 @@ void Buffer::copy_within(MemoryPlace to, MemoryPlace from) {
 void Buffer::deallocate() {
   if (is_view() || external_) return;
   std::lock_guard lock(mutex_);
+  if (pins_ > 0) return;
   void* block = handle_.exchange(nullptr, std::memory_order_acq_rel);
   if (block) free_block(block);
 }

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "tinygrad/base/dtype.h"
+#include "tinygrad/base/host_bytes.h"
 #include "tinygrad/runtime/queue.h"
 
 namespace tg {
@@ -31,6 +32,9 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   /// Wraps foreign memory: `handle` must stay valid while `owner` (may be empty) or the buffer lives.
   static BufferRef from_external(std::string_view device, void* handle, int64_t size, DType dtype,
                                  std::shared_ptr<void> owner = {});
+  /// Wraps host memory of others; `memory.access` says whether it may be written to. Throws DeviceError for a device
+  /// whose memory is not the host's.
+  static BufferRef from_host(std::string_view device, HostBytes memory, int64_t size, DType dtype);
   /// Returns a part of this buffer's memory, `byte_offset` from this buffer's begin, possibly as another type. Throws
   /// IndexError when it does not fit.
   BufferRef view(int64_t size, DType dtype, int64_t byte_offset);
@@ -44,6 +48,8 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   Buffer& base() { return base_ ? *base_ : *this; }
   const Buffer& base() const { return base_ ? *base_ : *this; }
   bool is_view() const { return base_ != nullptr; }
+  /// Whether the memory belongs to somebody who forbids writes to it.
+  bool is_read_only() const { return base().read_only_; }
   int64_t offset() const { return offset_; }
 
   /// The user's operation that created the value (a literal), or null; for messages.
@@ -63,14 +69,19 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   /// Returns the host address where memory is host visible (allocating it), else nullptr.
   void* data();
 
+  /// Returns the contents, once the commands that write them are done: the memory itself where it is host visible, else
+  /// a copy. Memory that was given out stays as it is until the last owner of it is gone.
+  HostBytes host_bytes();
+
   /// Copies exactly nbytes() from or to the host; throws ShapeError for another size. Reading an unallocated buffer
   /// throws DeviceError. Reading waits for the commands that write the buffer; writing waits for nothing, and `bytes`
-  /// may change when it returns.
+  /// may change when it returns; ValueError for memory that must not be written to.
   void copy_in(std::span<const std::byte> bytes);
   void copy_out(std::span<std::byte> bytes);
   /// Copies from a buffer of the same nbytes() on any device; waits only where that is not the same one.
   void copy_from(Buffer& source);
-  /// Frees the memory before the last reference is dropped. No effect on views and external memory.
+  /// Frees the memory before the last reference is dropped. No effect on views, on external memory and on memory that
+  /// host_bytes() gave out.
   void deallocate();
 
   Buffer(Private, Device& device, int64_t size, DType dtype, int64_t nbytes);
@@ -82,7 +93,9 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
   Device* device_;
   int64_t size_, nbytes_, offset_ = 0;
   DType dtype_;
-  bool external_ = false;
+  bool external_ = false, read_only_ = false;
+  class Pin;
+  void check_writable(const char* op) const;
   void* handle_of(void* block) const;
   size_t block_bytes() const;
   void free_block(void* block) noexcept;
@@ -90,9 +103,10 @@ class Buffer : public std::enable_shared_from_this<Buffer> {
 
   std::atomic<void*> handle_{nullptr};  // of the base; views compute theirs
   BufferRef base_;
-  std::shared_ptr<void> owner_;
+  std::shared_ptr<const void> owner_;
   const char* made_by_ = nullptr;
-  std::mutex mutex_;  // guards the first allocation
+  std::mutex mutex_;  // guards the allocation and pins_
+  int pins_ = 0;      // owners of memory that was given out; of the base
 };
 
 std::ostream& operator<<(std::ostream&, const Buffer&);

@@ -3,20 +3,15 @@
 #include <functional>
 #include <mutex>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/host_bytes.h"
 #include "tinygrad/tensor/provenance.h"
 #include "tinygrad/tensor/state/pending.h"
 #include "tinygrad/tensor/tensor.h"
 
 namespace tg {
-
-class Buffer;
-
-/// The elements as the host sees them: the tensor's memory where that is host visible, else a copy.
-using HostView = std::variant<std::monostate, std::shared_ptr<Buffer>, std::vector<std::byte>>;
 
 struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
   UOpRef uop;
@@ -26,7 +21,7 @@ struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
   bool gradient_lost = false;          ///< backward() would have had to pass through a history that was dropped
   std::shared_ptr<bool> grad_read;     ///< set to true when somebody asks for the gradient
   bool gradient_is_spare = false;      ///< unless somebody asks, a write drops the gradient rather than wait for it
-  HostView host_view;                  ///< what data() handed out last
+  HostBytes host_view;                 ///< what bytes() handed out last; guarded by the graph's lock
   UOpRef literal;                      ///< of one that was assigned to and never had storage: what it was before
   const void* thread = this_thread();  ///< that made it, or assigned to it last
   Impl *previous = nullptr, *next = nullptr;  ///< live tensors, oldest first
@@ -96,6 +91,8 @@ void with_oom_report(const std::function<void()>& f);
 /// Returns the node's device, or the one a tensor without a device is computed on.
 std::string device_or_default(UOp u);
 void set_uop(Tensor::Impl& t, UOp u);
+/// Does so for a handle that gets another value or place: what bytes() handed out may go.
+void reassign(Tensor::Impl& t, UOp u);
 
 }  // namespace tensor_detail
 }  // namespace tg

@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "tinygrad/base/math.h"
+#include "tinygrad/tensor/host_memory.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/uop/eval.h"
 
@@ -178,7 +179,8 @@ std::string repr(const Tensor& t) {
 std::ostream& operator<<(std::ostream& os, const Tensor& t) {
   if (!t.defined()) return os << "Tensor()";
   const DType d = t.stored_dtype();
-  const std::span<const std::byte> bytes = t.bytes();
+  const HostBytes memory = copied_bytes(t);
+  const std::span<const std::byte> bytes = memory.bytes;
   const std::vector<int64_t> shape = t.shape().ints();
   const int64_t total = t.numel();
   if (total == 0) return os << "[]";

@@ -182,7 +182,11 @@ std::string device_or_default(UOp u) {
 void set_uop(Tensor::Impl& t, UOp u) {
   if (t.uop.get() == u) return;
   t.uop = UOpRef(u);
-  t.host_view.emplace<std::monostate>();
+}
+
+void reassign(Tensor::Impl& t, UOp u) {
+  t.host_view = {};
+  set_uop(t, u);
 }
 
 }  // namespace tensor_detail
@@ -192,7 +196,10 @@ Tensor Tensor::from_uop(UOp u) { return OpScope()(u); }
 // ---- properties ----
 
 UOp Tensor::uop() const { return uop_of(*this, "uop"); }
-DType Tensor::dtype() const { return uop_of(*this, "dtype").dtype(); }
+DType Tensor::dtype() const {
+  GraphScope g;  // another thread may assign to this tensor
+  return uop_of(*this, "dtype").dtype();
+}
 Shape Tensor::shape() const {
   GraphScope g;
   return shape_of(uop_of(*this, "shape"));
@@ -318,7 +325,7 @@ Tensor Tensor::clone(const std::string& device) const {
 const Tensor& Tensor::to_(const std::string& device) const {
   OpScope s;
   Tensor moved = to(device);
-  set_uop(*impl_, moved.uop());
+  reassign(*impl_, moved.uop());
   if (impl_->grad) impl_->grad = Tensor(impl_->grad).to(device).impl_;
   return *this;
 }

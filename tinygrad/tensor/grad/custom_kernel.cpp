@@ -42,6 +42,7 @@ Tensors apply_kernel(const PreparedKernel& prepared, UOp written, const NodeGrad
     TG_CHECK(IndexError, static_cast<size_t>(w) + 1 < src.size(), "[custom_kernel] got a store to parameter ", w,
              ", expected one of ", src.size() - 1);
   std::vector<int32_t> writes = info.writes;
+  for (int32_t w : writes) src[static_cast<size_t>(w) + 1] = leave_read_only_memory(src[static_cast<size_t>(w) + 1]);
   UOp call = UOp::make(Ops::CALL, dtypes::void_, src, std::move(info));
   Tensors out, changed;
   for (size_t i = 1; i < src.size(); i++) out.push_back(Tensor::from_uop(src[i]));

@@ -211,6 +211,8 @@ bool JitCore::Capture::is_wanted(size_t argument) const {
 /// Computes what is pending and no part of the function: writes, gradients it adds to, and what a dry run found to be
 /// computed by its writes.
 void JitCore::Capture::flush_outside() {
+  // Which inputs the function writes is not known yet.
+  if (leave_read_only_memory(in_.tensors)) inputs_ = core_.check_inputs(in_);
   Tensors pending = own_pending_writes(true);
   for (size_t i = 0; i < in_.tensors.size(); i++)
     if (const auto& grad = in_.tensors[i].impl()->grad; grad && is_wanted(i)) pending.push_back(Tensor(grad));

@@ -81,6 +81,7 @@ class JitCore::ReplayCall {
 
   /// Checks the tensors against their patterns, and copies views to storage of their own where that is needed.
   void bind_inputs() {
+    own_written_inputs();
     std::vector<size_t> views;
     {
       GraphScope g;
@@ -96,6 +97,13 @@ class JitCore::ReplayCall {
       UOp u = current_view(copy.uop()), b = buffer_below(u);
       inputs_[i] = {b, input_pattern(u), buffer_table::get(b)};
     }
+  }
+  /// Moves inputs that the launches write out of memory that must not be written to, as an assign does.
+  void own_written_inputs() {
+    Tensors written;
+    for (size_t i = 0; i < inputs_.size(); i++)
+      if (replay_.writes_input(i) && inputs_[i].memory->is_read_only()) written.push_back(in_.tensors[i]);
+    if (!written.empty() && leave_read_only_memory(written)) inputs_ = core_.check_inputs(in_);
   }
   void check_input(size_t i, UOp got, UOp want) const {
     TG_CHECK(JitError, shape_of(got) == shape_of(want), "[jit] got ", name(i), " of shape ", shape_of(got), " for ",

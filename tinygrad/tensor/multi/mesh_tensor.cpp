@@ -126,7 +126,7 @@ Tensor Tensor::shard(const Mesh& mesh, const std::vector<std::string>& spec) con
 const Tensor& Tensor::shard_(const Mesh& mesh, const std::vector<std::string>& spec) const {
   OpScope s;
   const Tensor t = shard(mesh, spec);
-  set_uop(*impl_, t.uop());
+  reassign(*impl_, t.uop());
   impl_->grad = t.impl_->grad;
   return *this;
 }

@@ -76,7 +76,7 @@ Tensor Tensor::shard(const std::vector<std::string>& devices, std::optional<int>
 const Tensor& Tensor::shard_(const std::vector<std::string>& devices, std::optional<int> axis) const {
   OpScope s;
   const Tensor t = shard(devices, axis);
-  set_uop(*impl_, t.uop());
+  reassign(*impl_, t.uop());
   impl_->grad = t.impl_->grad;
   return *this;
 }

@@ -54,6 +54,12 @@ void follow(const std::unordered_map<UOp, UOp>& states) {
   });
 }
 
+bool is_read_only(UOp buffer) {
+  if (!buffer.is(Ops::BUFFER)) return false;
+  const BufferRef b = buffer_table::get(buffer);
+  return b && b->is_read_only();
+}
+
 /// Returns for each pending write the tensor shows the state before it, unless that was never written.
 std::unordered_map<UOp, UOp> earlier_states(const Tensor& t) {
   std::unordered_map<UOp, UOp> states;
@@ -157,6 +163,34 @@ void assign_in_place(Tensor::Impl& i, UOp u, UOp state, UOp v) {
 }
 }  // namespace
 
+UOp leave_read_only_memory(UOp u) {
+  u = current_view(u);
+  std::unordered_map<UOp, UOp> moved;
+  each_base(u, [&](UOp b) {
+    if (!is_read_only(b)) return;
+    const UOp copy = materialize(b, device_of(b));
+    if (b.node()->flags & Node::kNeedsGrad) mark_leaf(copy);
+    moved.emplace(b, copy);
+  });
+  if (moved.empty()) return u;
+  follow(moved);
+  return with_bases(u, [&](UOp b) {
+    const auto it = moved.find(b);
+    return it == moved.end() ? b : it->second;
+  });
+}
+
+bool leave_read_only_memory(const Tensors& tensors) {
+  Tensors moved;
+  {
+    GraphScope g;
+    for (const Tensor& t : tensors)
+      if (const UOp u = current_view(t.uop()); leave_read_only_memory(u) != u) moved.push_back(t);
+  }
+  if (!moved.empty()) realize(moved);
+  return !moved.empty();
+}
+
 Tensors writes_with_earlier_state() {
   GraphScope g;
   Tensors out;
@@ -191,6 +225,8 @@ const Tensor& Tensor::assign(const Tensor& value) const {
     write_storage(u, v);
     return *this;
   }
+  u = leave_read_only_memory(u);
+  impl_->host_view = {};
   if (is_multi(u)) assign_shards(*this, u, v);
   else if (UOp state = writable_state(u)) assign_in_place(*impl_, u, state, v);
   else assign_value(*impl_, u, v);
@@ -216,7 +252,7 @@ const Tensor& Tensor::replace(const Tensor& value) const {
   GraphScope g;
   UOp u = uop_of(*this, "replace"), v = uop_of(value, "replace");
   TG_CHECK(ShapeError, shape_of(u) == shape_of(v), "[replace] got shape ", shape_of(v), ", expected ", shape_of(u));
-  set_uop(*impl_, v);
+  reassign(*impl_, v);
   if (impl_->requires_grad.value_or(false)) mark_leaf(v);
   return *this;
 }

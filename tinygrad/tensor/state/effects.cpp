@@ -29,9 +29,11 @@ template <class F> void each_memory(UOp u, F f) {
   if (!m.is(Ops::MSTACK)) return static_cast<void>(f(m));
   for (UOp s : m.srcs()) f(memory_of(s));
 }
+/// Whether a buffer that is written to has contents before.
 bool has_contents(UOp buffer) {
   if (!buffer.is(Ops::BUFFER)) return true;
   BufferRef b = buffer_table::get(buffer);
+  TG_ASSERT(!b || !b->is_read_only(), "a write to read-only memory: ", buffer);
   return b && b->is_allocated();
 }
 bool writes_part(UOp effect) { return effect.src(1).is(Ops::STORE) && effect.src(1).src(0) != effect.src(0); }

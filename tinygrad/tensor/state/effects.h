@@ -77,6 +77,12 @@ Tensors writes_with_earlier_state();
 /// Takes back the last pending write of a tensor and all that view its storage. False when there is nothing before it.
 bool roll_back_write(const Tensor& t);
 
+/// Returns what `u` shows now, as something that may be written to: where that is memory somebody forbids writes to, it
+/// and every tensor that views it move to a copy.
+UOp leave_read_only_memory(UOp u);
+/// Does so for tensors, and computes the copies; returns whether there are any.
+bool leave_read_only_memory(const Tensors& tensors);
+
 /// Whether a node is the result of a user's kernel whose gradient may be asked for: it stays what it is, forwarded to
 /// its storage.
 bool keeps_call(UOp u);

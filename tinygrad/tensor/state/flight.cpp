@@ -1,4 +1,4 @@
-/// \file The list of running schedules and the memory they use.
+/// \file The list of running schedules and of readers, with the memory they use.
 #include "tinygrad/tensor/state/flight.h"
 
 #include <algorithm>
@@ -67,6 +67,16 @@ bool Flight::start(const BoundSchedule& bound, const Writes& writes) {
   for (UOp b : bound.inputs) add_memory(b, uses->used);
   sort_unique(uses->written);
   sort_unique(uses->used);
+  return start(std::move(uses));
+}
+
+bool Flight::start_reading(const Buffer& memory) {
+  auto uses = std::make_shared<Uses>();
+  uses->used.push_back(&memory.base());
+  return start(std::move(uses));
+}
+
+bool Flight::start(std::shared_ptr<Uses> uses) {
   std::lock_guard lock(list().mutex);
   if (graph_scope_depth() == 1)
     for (const auto& o : list().flights)
