@@ -134,10 +134,11 @@ class TestConstraint(unittest.TestCase):
   def test_what_validates_is_let_through(self):
     """Values written as Python writes them, unless the documentation leaves them out."""
     for source, values in [
-      ({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "number"}}}}, [{}, {"a": [1, 2.5, -
-          3]}, {"b": {"c": [None, "ü\n\"\\"]}}]),
+      ({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "number"}}},
+        "additionalProperties": True}, [{}, {"a": [1, 2.5, -3]}, {"b": {"c": [None, "ü\n\"\\"]}}]),
       ({"anyOf": [{"type": "string", "maxLength": 3}, {"type": "integer", "minimum": 5}]}, ["", "äöü", 5, 10**17]),
-      ({"type": "object", "patternProperties": {"^s_": {"type": "string"}}}, [{"s_": ""}, {"x": 1, "s_a": "b"}]),
+      ({"type": "object", "patternProperties": {"^s_": {"type": "string"}}, "additionalProperties": {}},
+       [{"s_": ""}, {"x": 1, "s_a": "b"}]),
       ({"enum": ["a", 1, None, {"k": [1.5]}]}, ["a", 1, None])]:
       schema = JsonSchema(source)
       for value in values:

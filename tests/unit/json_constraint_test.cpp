@@ -55,6 +55,9 @@ TEST(JsonSchema, KeywordsHold) {
       {R"({"type": "string", "format": "ipv6"})", {"\"fe80:0:0:0:1:2:3:4\""}, {"\"fe80\""}},
       {R"({"type": "string", "format": "hostname"})", {"\"a-b.example.org\""}, {"\"-a\""}},
       {R"({"type": "string", "format": "uri"})", {"\"https://example.org/a/b?c=d#e\""}, {"\"example\""}},
+      {R"({"type": "string", "format": "duration"})",
+       {"\"P3DT12H\"", "\"PT0S\"", "\"P2W\"", "\"P1Y2M3DT4H5M6S\""},
+       {"\"P\"", "\"3D\"", "\"PT\"", "\"P1Y3D\"", "\"P1W2D\""}},
       {R"({"type": "string", "format": "email"})", {"\"a.b@example.org\""}, {"\"a@b\""}},
       {R"({"enum": ["a", 1, null, {"k": [1.5]}]})", {"\"a\"", "1", "null", "{\"k\":[1.5]}"}, {"\"b\"", "1.0"}},
       {R"({"const": "x"})", {"\"x\""}, {"\"y\""}},
@@ -68,8 +71,13 @@ TEST(JsonSchema, KeywordsHold) {
       {R"({"type": "array", "prefixItems": [{"const": 1}], "items": false})", {"[]", "[1]"}, {"[1,1]"}},
       {R"({"type": "array", "uniqueItems": true, "maxItems": 1})", {"[]", "[1]"}, {"[1,1]"}},
       {R"({"type": "object", "properties": {"a": {"type": "null"}}, "required": ["b"]})",
-       {R"({"b":1})", R"({"a":null, "b":1, "c":2})"},
-       {"{}", R"({"a":1,"b":1})"}},
+       {R"({"b":1})", R"({"a":null, "b":1})"},
+       {"{}", R"({"a":1,"b":1})", R"({"b":1,"c":2})"}},
+      {R"({"type": "object", "properties": {}})", {"{}"}, {R"({"a":1})"}},
+      {R"({"type": "object", "properties": {"a": true}, "additionalProperties": true})", {R"({"b":1})"}, {"1"}},
+      {R"({"allOf": [{"properties": {"a": {"const": 1}}}, {"properties": {"b": {"const": 2}}}], "type": "object"})",
+       {R"({"a":1,"b":2})"},
+       {R"({"a":1,"c":2})"}},
       {R"({"type": "object", "additionalProperties": {"type": "boolean"}})", {"{}", R"({"x":true})"}, {R"({"x":1})"}},
       {R"({"type": "object", "properties": {"a": true}, "additionalProperties": false})",
        {"{}", R"({"a":[]})"},
@@ -79,8 +87,8 @@ TEST(JsonSchema, KeywordsHold) {
        {"{}", R"({"s_a":"x"})", R"({"b_n":1})"},
        {R"({"s_a":1})", R"({"c":1})", R"({"s_n":1})", R"({"s_n":"x"})"}},
       {R"({"type": "object", "properties": {"n": {"minimum": 3}}, "patternProperties": {"^n": {"type": "integer"}}})",
-       {R"({"n":3,"m":"x"})"},
-       {R"({"n":2})", R"({"n":"x"})", R"({"nn":"x"})"}},
+       {R"({"n":3,"nn":4})"},
+       {R"({"n":2})", R"({"n":"x"})", R"({"nn":"x"})", R"({"m":"x"})"}},
       {R"({"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 1}]})", {"5", "\"a\""}, {"\"ab\"", "null"}},
       {R"({"oneOf": [{"type": "integer"}, {"type": "string"}]})", {"5", "\"a\""}, {"null"}},
       {R"({"allOf": [{"type": "integer", "minimum": 3}, {"maximum": 5, "minimum": 1}]})", {"3", "5"}, {"2", "6"}},
@@ -96,6 +104,47 @@ TEST(JsonSchema, KeywordsHold) {
   }
 }
 
+/// A reference is a URI whose fragment is percent-encoded, then a JSON pointer (RFC 6901, section 6) or an anchor.
+TEST(JsonSchema, ReferencesAreUris) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"List<Int>", "#/$defs/List%3CInt%3E"},
+      {"a b", "#/$defs/a%20b"},
+      {"\u00e4", "#/$defs/%C3%A4"},
+      {"a%b", "#/$defs/a%25b"},
+      {"a%b", "#/$defs/a%b"},
+      {"a/b", "#/$defs/a~1b"},
+      {"a/b", "#/$defs/a%7E1b"},
+      {"~", "#/$defs/~0"},
+      {"~1", "#/$defs/~01"},
+      {"x", "https://e.org/s#/$defs/x"},
+      {"x", "#named"},
+      {"x", "https://e.org/s#named"},
+  };
+  for (const auto& [name, reference] : cases) {
+    const JsonSchema schema =
+        schema_of(str(R"({"$id": "https://e.org/s", "$defs": {"other": {"$anchor": "o"}, ")", name,
+                      R"(": {"$anchor": "named", "type": "boolean"}}, "$ref": ")", reference, "\"}"));
+    EXPECT_TRUE(schema.accepts("true")) << reference;
+    EXPECT_FALSE(schema.accepts("1")) << reference;
+  }
+  const JsonSchema list = schema_of(R"({"$id": "list#", "type": "object", "required": ["next"],
+    "properties": {"next": {"anyOf": [{"type": "null"}, {"$ref": "list"}]}}})");
+  EXPECT_TRUE(list.accepts(R"({"next":{"next":null}})"));
+  EXPECT_FALSE(list.accepts(R"({"next":{"next":1}})"));
+  EXPECT_TRUE(schema_of(R"({"prefixItems": [{"const": 7}], "items": {"$ref": "#/prefixItems/0"}})").accepts("[7,7]"));
+}
+
+/// Formats that have no grammar here, and what strings encode, say nothing about which strings are valid.
+TEST(JsonSchema, UnknownFormatsAreAnnotations) {
+  for (const char* more : {R"("format": "password")", R"("format": "regex")", R"("contentEncoding": "base64")",
+                           R"("contentMediaType": "text/html")", R"("format": "idn-email", "minLength": 1)"})
+    EXPECT_TRUE(schema_of(str(R"({"type": "string", )", more, "}")).accepts("\"x\"")) << more;
+  const JsonSchema both = schema_of(R"({"type": "string", "format": "password", "pattern": "^a+$"})");
+  EXPECT_TRUE(both.accepts("\"aa\""));
+  EXPECT_FALSE(both.accepts("\"b\""));
+  EXPECT_TRUE(schema_of(R"({"type": "integer", "format": "int32"})").accepts("5"));
+}
+
 /// Whatever is not enforced is refused by its name and place.
 TEST(JsonSchema, RefusalsNameTheKeywordAndItsPath) {
   const std::vector<std::pair<std::string, std::string>> cases = {
@@ -108,7 +157,7 @@ TEST(JsonSchema, RefusalsNameTheKeywordAndItsPath) {
       {R"({"propertyNames": {}})", "#/propertyNames"},
       {R"({"unevaluatedProperties": false})", "#/unevaluatedProperties"},
       {R"({"additionalItems": false})", "#/additionalItems"},
-      {R"({"type": "string", "format": "regex"})", "#/format"},
+      {R"({"type": "string", "format": 1})", "#/format"},
       {R"x({"type": "string", "pattern": "(?=a)"})x", "#/pattern"},
       {R"x({"type": "string", "pattern": "(a)\\1"})x", "#/pattern"},
       {R"({"type": "string", "pattern": "a", "format": "date"})", "#/format"},
@@ -117,8 +166,13 @@ TEST(JsonSchema, RefusalsNameTheKeywordAndItsPath) {
       {R"({"type": "integer", "exclusiveMinimum": true})", "#/exclusiveMinimum"},
       {R"({"type": "thing"})", "#/type"},
       {R"({"minItems": -1})", "#/minItems"},
-      {R"({"$ref": "http://x"})", "#/$ref"},
-      {R"({"$ref": "#/nowhere"})", "#/$ref"},
+      {R"({"$ref": "http://x"})", "#/$ref: only references inside of the document are supported"},
+      {R"({"$ref": "#/nowhere"})", "#/$ref: nothing is at '#/nowhere'"},
+      {R"({"$ref": "#nowhere"})", "#/$ref: no schema has the $anchor 'nowhere'"},
+      {R"({"$ref": ""})", "#/$ref: the reference is empty"},
+      {R"({"$ref": 1})", "#/$ref: expected a string"},
+      {R"({"$ref": "other#/$defs/a", "$id": "this", "$defs": {"a": true}})", "#/$ref: only references inside"},
+      {R"({"$ref": "#a", "const": {"$anchor": "a"}})", "no schema has the $anchor 'a'"},
       {R"({"$ref": "#"})", "nothing satisfies"},
       {R"({"allOf": [{"pattern": "a"}, {"pattern": "b"}]})", "pattern"},
       {R"({"allOf": [{"prefixItems": [{}]}, {"items": {}}]})", "prefixItems"},

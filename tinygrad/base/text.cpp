@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <cmath>
 
 #include "tinygrad/base/env.h"
@@ -80,6 +81,19 @@ bool is_utf8(std::string_view text) {
     i += size;
   }
   return true;
+}
+
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); i++) {
+    unsigned byte = 0;
+    const char* end = text.data() + i + 3;
+    const bool escape =
+        text[i] == '%' && i + 2 < text.size() && std::from_chars(text.data() + i + 1, end, byte, 16).ptr == end;
+    out += escape ? static_cast<char>(byte) : text[i];
+    if (escape) i += 2;
+  }
+  return is_utf8(out) ? out : std::string(text);
 }
 
 // Three significant digits, the unit chosen so that one to three are before the point.

@@ -26,6 +26,8 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
 
 /// Returns whether `text` is UTF-8: no overlong forms, surrogates or code points above U+10FFFF.
 bool is_utf8(std::string_view text);
+/// Returns a part of a URI with %XX read as bytes. Anything else stays, and so does a text whose bytes are not UTF-8.
+std::string percent_decoded(std::string_view text);
 
 std::string human_bytes(double bytes);      ///< "512 B", "1.50 KB", "2.00 GB"; powers of 1000
 std::string human_seconds(double seconds);  ///< "85.0 ns", "1.25 us", "3.00 ms", "12.3 s"

@@ -49,10 +49,11 @@ class MaskCaches;
 /// A compiled schema. Strings, numbers and keys are finite automata, arrays and objects a stack.
 ///
 /// Understood: true, {}, type, enum, const, properties, required, additionalProperties, items, prefixItems, minItems,
-/// maxItems, minLength, maxLength, pattern, format (date, time, date-time, uuid, ipv4, email), minimum, maximum,
-/// exclusiveMinimum, exclusiveMaximum, multipleOf (integers), anyOf, oneOf (alternatives that exclude each other),
-/// allOf
-/// (merged), $ref and $defs inside of the document, and annotations. Every other keyword is refused by name.
+/// maxItems, minLength, maxLength, pattern, format (date, time, date-time, duration, uuid, ipv4, ipv6, email, hostname,
+/// uri; others are annotations), minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf (integers), anyOf,
+/// oneOf (alternatives that exclude each other), allOf (merged), $ref to pointers and anchors of the document, $defs,
+/// and annotations. Every other keyword is refused by name. An object whose schema names properties has no others
+/// unless `additionalProperties` allows them, so that texts end.
 class JsonSchema {
  public:
   /// Compiles a schema: ValueError that names the keyword and where it stands (`#/properties/a/pattern`) for one that

@@ -9,19 +9,56 @@
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/llm/constraint/schema_grammar.h"
+#include "tinygrad/llm/constraint/schema_references.h"
 #include "tinygrad/llm/template/marked_text.h"
 
 namespace tg::llm::constraint {
 namespace {
+
+/// Returns the expression of the strings of a format; empty for a format that is an annotation only (JSON Schema
+/// 2020-12, Validation, section 7.2.1).
+std::string format_pattern(std::string_view format) {
+  const std::string date =
+      "[1-9][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|"
+      "2[0-8]))";
+  const std::string time =
+      "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+\\-]([01][0-9]|2[0-3]):[0-5][0-9])";
+  const std::string octet = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
+  const std::string label = "[a-z0-9]([a-z0-9\\-]{0,20}[a-z0-9])?";
+  const std::string host = label + "(\\." + label + "){0,6}";
+  // RFC 3339, appendix A: units follow one another, without gaps.
+  const std::string n = "(0|[1-9][0-9]{0,3})";
+  const std::string hours = str("T(", n, "H(", n, "M(", n, "S)?)?|", n, "M(", n, "S)?|", n, "S)");
+  const std::string days = str("(", n, "Y(", n, "M(", n, "D)?)?|", n, "M(", n, "D)?|", n, "D)");
+  const std::string url = str("^https?://", host, "(:[1-9][0-9]{0,3})?(/[A-Za-z0-9._~\\-]*)*",
+                              "(\\?[A-Za-z0-9._~=&\\-]*)?(#[A-Za-z0-9._~\\-]*)?$");
+  const std::pair<std::string_view, std::string> formats[] = {
+      {"date", str("^", date, "$")},
+      {"time", str("^", time, "$")},
+      {"date-time", str("^", date, "T", time, "$")},
+      {"duration", str("^P(", n, "W|", days, "(", hours, ")?|", hours, ")$")},
+      {"uuid", "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"},
+      {"ipv4", str("^", octet, "\\.", octet, "\\.", octet, "\\.", octet, "$")},
+      {"ipv6", "^([0-9a-f]{1,4}:){7}[0-9a-f]{1,4}$"},
+      {"email", "^[A-Za-z0-9_+\\-]+(\\.[A-Za-z0-9_+\\-]+)*@[A-Za-z0-9]+(\\-[A-Za-z0-9]+)*(\\.[A-Za-z0-9]+)+$"},
+      {"hostname", str("^", host, "$")},
+      {"uri", url},
+      {"uri-reference", url},
+  };
+  for (const auto& [name, pattern] : formats)
+    if (format == name) return pattern;
+  return {};
+}
 
 constexpr size_t kMaxKeyPatterns = 16;  ///< of one object's patternProperties
 constexpr int kMaxResolutions = 200;    ///< of $ref and allOf in one schema
 constexpr size_t kStepsOfSchema = 100;  ///< of a WorkBudget, for a look at one keyword
 
 using Names = std::set<std::string_view>;
-const Names kAnnotations = {"title", "description", "default",       "examples", "$schema",
-                            "$id",   "$comment",    "deprecated",    "readOnly", "writeOnly",
-                            "$defs", "definitions", "discriminator", "strict",   "$anchor"};
+const Names kAnnotations = {
+    "title",      "description",     "default",          "examples",     "$schema",     "$id",           "$comment",
+    "deprecated", "readOnly",        "writeOnly",        "$defs",        "definitions", "discriminator", "strict",
+    "$anchor",    "contentEncoding", "contentMediaType", "contentSchema"};
 const Names kKeywords = {"type",
                          "enum",
                          "const",
@@ -194,7 +231,8 @@ Value without(const Value& schema, std::initializer_list<std::string_view> keys)
 
 class Compiler {
  public:
-  Compiler(const Value& schema, const SchemaOptions& options) : root_(schema), budget_(options.limits.steps) {
+  Compiler(const Value& schema, const SchemaOptions& options)
+      : root_(schema), references_(root_), budget_(options.limits.steps) {
     g_.options = options;
   }
 
@@ -249,26 +287,10 @@ class Compiler {
 
   /// Returns the schema that a reference inside of the document names.
   const Value& resolve(const Value& ref, const std::string& path) {
-    if (!ref.is_string() || !ref.as_string().starts_with("#"))
-      fail(path + "/$ref", "only references inside of the document are supported");
-    const Value* at = &root_;
-    const std::string& text = ref.as_string();
-    if (text.size() > 1 && text[1] != '/') fail(path + "/$ref", "the reference is no JSON pointer");
-    for (size_t i = 1; i < text.size();) {
-      const size_t end = std::min(text.find('/', i + 1), text.size());
-      std::string name;
-      for (size_t c = i + 1; c < end; c++) {
-        const bool escape = text[c] == '~' && c + 1 < end;
-        name += escape ? (text[++c] == '0' ? '~' : '/') : text[c];
-      }
-      size_t number = 0;
-      const auto r = std::from_chars(name.data(), name.data() + name.size(), number);
-      const bool index = at->is_list() && r.ptr == name.data() + name.size() && number < at->size();
-      at = index ? &at->items()[number] : at->find(name);
-      if (!at) fail(path + "/$ref", "nothing is at " + python_repr(text));
-      i = end;
-    }
-    return *at;
+    if (!ref.is_string()) fail(path + "/$ref", "expected a string");
+    try {
+      return references_.resolve(ref.as_string());
+    } catch (const ValueError& e) { fail(path + "/$ref", e.what()); }
   }
 
   /// Replaces $ref beside other keywords, and allOf, by one schema; a lone $ref becomes a link.
@@ -334,7 +356,7 @@ class Compiler {
   int32_t referred(const Value& ref, const std::string& path) {
     const Value& target = resolve(ref, path);
     const auto [found, added] = by_ref_.try_emplace(ref.as_string(), -1);
-    if (added) found->second = ref.as_string() == "#" ? g_.root : node(target, ref.as_string());
+    if (added) found->second = &target == &root_ ? g_.root : node(target, ref.as_string());
     return found->second;
   }
 
@@ -513,10 +535,12 @@ class Compiler {
     const int64_t least = count(schema, "minLength", path, 0), most = count(schema, "maxLength", path, -1);
     const Value *pattern = schema.find("pattern"), *format = schema.find("format");
     if (pattern && !pattern->is_string()) fail(path + "/pattern", "expected a string");
-    if (pattern && format) fail(path + "/format", "is not supported beside pattern");
+    if (format && !format->is_string()) fail(path + "/format", "expected a string");
+    const std::string form = format ? format_pattern(format->as_string()) : std::string();
+    if (pattern && !form.empty()) fail(path + "/format", "is not supported beside pattern");
     if (most >= 0 && least > most) return;
-    std::string text = pattern ? pattern->as_string() : format ? format_pattern(*format, path) : "";
-    if (!pattern && !format) {
+    const std::string text = pattern ? pattern->as_string() : form;
+    if (!pattern && form.empty()) {
       Shape s;
       s.type = Shape::Type::text;
       s.least = least;
@@ -527,32 +551,6 @@ class Compiler {
       add_scalar(node, matching_strings(text, least, most, room(), budget_));
     } catch (const ValueError& e) { fail(path + (pattern ? "/pattern" : "/format"), e.what()); }
   }
-  static std::string format_pattern(const Value& format, const std::string& path) {
-    const std::string f = format.is_string() ? format.as_string() : "";
-    const std::string date =
-        "[1-9][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|"
-        "2[0-8]))";
-    const std::string time =
-        "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+\\-]([01][0-9]|2[0-3]):[0-5][0-9])";
-    const std::string octet = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
-    if (f == "date") return "^" + date + "$";
-    if (f == "time") return "^" + time + "$";
-    if (f == "date-time") return "^" + date + "T" + time + "$";
-    if (f == "uuid") return "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
-    if (f == "ipv4") return "^" + octet + "\\." + octet + "\\." + octet + "\\." + octet + "$";
-    if (f == "email")
-      return "^[A-Za-z0-9_+\\-]+(\\.[A-Za-z0-9_+\\-]+)*@[A-Za-z0-9]+(\\-[A-Za-z0-9]+)*(\\.[A-Za-z0-9]+)+$";
-    const std::string label = "[a-z0-9]([a-z0-9\\-]{0,20}[a-z0-9])?";
-    const std::string host = label + "(\\." + label + "){0,6}";
-    if (f == "hostname") return "^" + host + "$";
-    if (f == "ipv6") return "^([0-9a-f]{1,4}:){7}[0-9a-f]{1,4}$";
-    if (f == "uri" || f == "uri-reference")
-      return "^https?://" + host +
-             "(:[1-9][0-9]{0,3})?(/[A-Za-z0-9._~\\-]*)*(\\?[A-Za-z0-9._~=&\\-]*)?(#[A-Za-z0-9._~\\-]*)?$";
-    fail(path + "/format",
-         "the format is not supported: date, time, date-time, uuid, ipv4, ipv6, hostname, uri and email are");
-  }
-
   void compile_array(int32_t node_id, const Value& schema, const std::string& path) {
     Shape s;
     s.type = Shape::Type::array;
@@ -573,8 +571,7 @@ class Compiler {
   void compile_object(int32_t node_id, const Value& schema, const std::string& path) {
     Shape s;
     s.type = Shape::Type::object;
-    const Value* additional = schema.find("additionalProperties");
-    const bool closed = additional && additional->is_bool() && !additional->as_bool();
+    const bool closed = is_closed(schema);
     KeyRules rules;
     if (const Value* properties = schema.find("properties")) {
       if (!properties->is_dict()) fail(path + "/properties", "expected an object");
@@ -585,7 +582,7 @@ class Compiler {
       }
     }
     s.required.assign(rules.names.size(), false);
-    if (!read_required(schema, closed, rules, s, path)) return;
+    if (!read_required(schema, rules, s, path)) return;
     if (rules.names.size() > g_.options.limits.properties)
       fail(path + "/properties", str("more than ", g_.options.limits.properties));
     const std::vector<ByteAutomaton> patterns = pattern_automata(schema, path);
@@ -597,8 +594,15 @@ class Compiler {
     find_reach(s, rules.names.size() + s.others.size());
     add(node_id, std::move(s));
   }
+  /// Returns whether an object has the properties that its schema names and no others. Where the schema does not say
+  /// so, naming some closes it: else a model could invent further ones without an end.
+  static bool is_closed(const Value& schema) {
+    const Value* additional = schema.find("additionalProperties");
+    if (additional) return additional->is_bool() && !additional->as_bool();
+    return schema.find("properties") || schema.find("patternProperties");
+  }
   /// Reads `required`; false where something is required that is forbidden.
-  bool read_required(const Value& schema, bool closed, KeyRules& rules, Shape& s, const std::string& path) {
+  bool read_required(const Value& schema, KeyRules& rules, Shape& s, const std::string& path) {
     const Value* required = schema.find("required");
     if (!required) return true;
     if (!required->is_list()) fail(path + "/required", "expected a list");
@@ -613,8 +617,9 @@ class Compiler {
       }
       const Value* patterns = schema.find("patternProperties");
       const bool patterned = patterns && patterns->size() > 0;
-      if (closed && !patterned) return false;
       const Value* additional = schema.find("additionalProperties");
+      const bool forbidden = additional && additional->is_bool() && !additional->as_bool();
+      if (forbidden && !patterned) return false;
       const Value own = with_patterns(schema, v.as_string(), {}, path);
       rules.names.push_back(v.as_string());
       s.items.push_back(own.is_none() ? (additional ? node(*additional, path + "/additionalProperties") : any())
@@ -754,6 +759,7 @@ class Compiler {
   }
 
   Value root_;
+  SchemaReferences references_;
   Grammar g_;
   std::deque<Work> queue_;
   std::vector<std::vector<int32_t>> links_;
