@@ -148,6 +148,20 @@ TEST(Gguf, ReasonsOfRefusal) {
   }
 }
 
+/// Whatever is missing at the end of a file, the message says that it is.
+TEST(Gguf, FilesThatAreCutOffSaySo) {
+  for (const char* name : {"good_values", "good_tensors"}) {
+    const std::vector<uint8_t> b = corpus(name);
+    const Gguf whole = parse_gguf(b, "model");
+    uint64_t end = whole.tensors.empty() ? whole.data_start : 0;
+    for (const GgufTensor& t : whole.tensors) end = std::max(end, t.offset + t.bytes);
+    for (size_t n = 4; n < end; n++)
+      EXPECT_THAT([&] { parse_gguf(std::span(b).first(n), "model"); },
+                  ThrowsMessage<FormatError>(HasSubstr("the file is cut off")))
+          << name << " " << n;
+  }
+}
+
 /// A header may say that any number of things follow: what is allocated for them is bounded by the file.
 TEST(Gguf, LargeCountsAreRefusedAtOnce) {
   std::vector<uint8_t> b = corpus("good_values");

@@ -107,6 +107,23 @@ TEST(Tokenizer, TokenizerJson) {
   EXPECT_THAT(texts(from_json("good_word_level"), "Hello you"), ElementsAre("Hello", "[UNK]"));
 }
 
+/// Added tokens that are found in normalized text are decoded as such: so are they in tokenizers from version 0.23 on.
+TEST(Tokenizer, NormalizedAddedTokensAreDecodedNormalized) {
+  const auto with = [](const char* normalized) {
+    const std::string json =
+        str(R"({"added_tokens": [{"id": 3, "content": "NOR", "special": false, "normalized": )", normalized,
+            R"(}], "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "Whitespace"},
+          "model": {"type": "WordLevel", "vocab": {"<unk>": 0, "a": 1, "b": 2}, "unk_token": "<unk>"}})");
+    return Tokenizer::from_json({reinterpret_cast<const uint8_t*>(json.data()), json.size()}, "model");
+  };
+  const Tokenizer t = with("true");
+  EXPECT_THAT(t.encode("a NOR b"), ElementsAre(1, 3, 2));
+  EXPECT_EQ(t.decode(t.encode("a NOR b"), false), "a nor b");
+  EXPECT_EQ(t.token_bytes(3), " nor");
+  EXPECT_EQ(t.token_text(3), "NOR");
+  EXPECT_EQ(with("false").decode(std::vector<int32_t>{1, 3, 2}, false), "a NOR b");
+}
+
 TEST(Tokenizer, BytesThatAreNotUtf8CountAsReplacements) {
   EXPECT_EQ(utf8_lossy("a\xff"
                        "b"),

@@ -16,6 +16,7 @@ static_assert(std::endian::native == std::endian::little, "numbers are read as t
 namespace {
 
 constexpr uint64_t kDefaultAlignment = 32;
+constexpr std::string_view kCutOff = ": the file is cut off or damaged";
 constexpr uint64_t kNoStringIsShorter = 8, kNoArrayIsShorter = 12;  // bytes in the file
 
 /// Returns the bytes of a number; 0: strings and arrays.
@@ -87,7 +88,8 @@ class GgufParser {
   std::string_view string(std::string_view field, uint64_t most = UINT64_MAX) {
     const uint64_t at = at_, n = number<uint64_t>(field);
     if (n > left() || n > most)
-      fail(at, field, "got a length of ", n, " bytes, expected at most ", std::min(left(), most));
+      fail(at, field, "got a length of ", n, " bytes, expected at most ", std::min(left(), most),
+           n > left() ? kCutOff : std::string_view());
     const std::span<const uint8_t> s = take(n, field);
     return {reinterpret_cast<const char*>(s.data()), s.size()};
   }
@@ -111,7 +113,8 @@ class GgufParser {
   uint64_t count(std::string_view field, uint64_t most, uint64_t bytes) {
     const uint64_t at = at_, n = number<uint64_t>(field);
     if (n > most || n > left() / bytes)
-      fail(at, field, "got ", n, ", expected at most ", std::min(most, left() / bytes));
+      fail(at, field, "got ", n, ", expected at most ", std::min(most, left() / bytes),
+           n > left() / bytes ? kCutOff : std::string_view());
     return n;
   }
 
@@ -221,7 +224,7 @@ class GgufParser {
     const uint64_t offset_at = at_;
     t.offset = number<uint64_t>(name);
     if (t.offset > bytes_.size())
-      fail(offset_at, name, "got the offset ", t.offset, " in a file of ", bytes_.size(), " bytes");
+      fail(offset_at, name, "got the offset ", t.offset, " in a file of ", bytes_.size(), " bytes", kCutOff);
     return t;
   }
   std::vector<int64_t> shape(std::string_view name) {
@@ -251,7 +254,7 @@ class GgufParser {
     for (size_t i = 0; i < shape.size(); i++) {
       const uint64_t n = static_cast<uint64_t>(i + 1 == shape.size() ? shape[i] / info.elements : shape[i]);
       if (n > bytes_.size() / bytes)
-        fail(at, name, "got a shape of more bytes than the ", bytes_.size(), " of the file");
+        fail(at, name, "got a shape of more bytes than the ", bytes_.size(), " of the file", kCutOff);
       bytes *= n;
     }
     return bytes;
@@ -260,7 +263,7 @@ class GgufParser {
   /// Makes offsets absolute, and checks that data lies inside and is not shared.
   void place(Gguf& g) const {
     if (g.tensors.empty()) return;
-    if (g.data_start > bytes_.size()) fail(at_, "data", "the file ends before the data: it is cut off");
+    if (g.data_start > bytes_.size()) fail(at_, "data", "the file ends before the data: the file is cut off");
     std::vector<const GgufTensor*> order;
     for (GgufTensor& t : g.tensors) {
       if (t.offset % g.alignment)

@@ -176,6 +176,11 @@ std::string Tokenizer::Parts::normalize(std::string_view text) const {
   return normal;
 }
 
+std::string_view Tokenizer::Parts::decoded_text(int32_t id) const {
+  const auto found = decoded.find(id);
+  return found == decoded.end() ? std::string_view(texts[static_cast<size_t>(id)]) : found->second;
+}
+
 void Tokenizer::Parts::finish(std::vector<int32_t> ends) {
   if (ids.size() == 0) {
     ids = TokenTable(texts.size());
@@ -213,8 +218,8 @@ std::string Tokenizer::decode(std::span<const int32_t> tokens, bool skip_special
   std::vector<std::string> texts;
   texts.reserve(tokens.size());
   for (const int32_t id : tokens) {
-    const std::string_view text = token_text(id);
-    if (!skip_special || !is_special(id)) texts.emplace_back(text);
+    token_text(id);  // checks the id
+    if (!skip_special || !is_special(id)) texts.emplace_back(parts_->decoded_text(id));
   }
   return parts_->decoder.decode(std::move(texts));
 }
@@ -227,7 +232,8 @@ std::string_view Tokenizer::token_text(int32_t id) const {
   return parts_->texts[static_cast<size_t>(id)];
 }
 std::string Tokenizer::token_bytes(int32_t id, bool first) const {
-  const std::string_view text = token_text(id);
+  token_text(id);  // checks the id
+  const std::string_view text = parts_->decoded_text(id);
   return is_special(id) ? std::string(text) : parts_->decoder.bytes(text, first);
 }
 std::optional<int32_t> Tokenizer::token_id(std::string_view text) const {

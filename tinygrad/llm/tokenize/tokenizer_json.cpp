@@ -72,6 +72,7 @@ class JsonReader {
   void search_added() {
     for (AddedToken& t : added_) {
       const std::string search = t.normalized ? parts_->normalize(t.text) : t.text;
+      if (search != t.text) parts_->decoded.emplace(t.id, search);  // a text had the normalized one where it was found
       parts_->added.add(std::move(t), search, in_.name);
     }
   }

@@ -1,6 +1,7 @@
 /// \file What a tokenizer is made of; shared by its readers.
 #pragma once
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -68,9 +69,10 @@ class WordCache {
 };
 
 struct Tokenizer::Parts {
-  std::vector<std::string> texts;  ///< of ids, as the vocabulary spells them
-  std::vector<bool> special;       ///< of ids
-  TokenTable ids;                  ///< by those texts
+  std::vector<std::string> texts;          ///< of ids, as the vocabulary spells them
+  std::vector<bool> special;               ///< of ids
+  std::map<int32_t, std::string> decoded;  ///< what ids become in texts, where that is not what the vocabulary spells
+  TokenTable ids;                          ///< by those texts
   AddedTokens added;
   std::vector<NormalizerPtr> normalizers;
   std::vector<std::unique_ptr<SplitStep>> splits;
@@ -88,6 +90,8 @@ struct Tokenizer::Parts {
   /// and the special tokens that published models end turns with).
   void finish(std::vector<int32_t> ends);
   std::string normalize(std::string_view text) const;
+  /// Returns the text from which an id is decoded.
+  std::string_view decoded_text(int32_t id) const;
 };
 
 }  // namespace tg::llm
