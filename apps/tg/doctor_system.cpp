@@ -13,6 +13,7 @@
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/paths.h"
 #include "tinygrad/base/process.h"
+#include "tinygrad/base/system_memory.h"
 #include "tinygrad/base/text.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/runtime/cpu_detect.h"
@@ -252,12 +253,7 @@ void look_at_clock(Findings& out) {
 }
 
 void look_at_memory(Findings& out) {
-  std::ifstream in("/proc/meminfo");
-  int64_t total = 0, available = 0, kib = 0;
-  for (std::string name, unit; in >> name >> kib && std::getline(in, unit);) {
-    if (name == "MemTotal:") total = kib << 10;
-    if (name == "MemAvailable:") available = kib << 10;
-  }
+  const auto [total, available] = system_memory();
   if (!total) return;
   Finding f{
       "processor",

@@ -52,8 +52,7 @@ Attention::Attention(const Weights& w, const std::string& p, const LayerConfig& 
       mine_(w.share().heads(layer.heads, layer.kv_heads)),
       heads_(mine_.queries.size()),
       kv_heads_(mine_.keys.size()),
-      cache_({cache.sequences, kv_heads_, cache.blocks, w.config().head_dim, w.config().value_dim}, cache.dtype,
-             w.device()) {
+      cache_(attention_cache(w.config(), layer, w.share(), cache), cache.dtype, w.device()) {
   const ModelConfig& c = config_;
   const int64_t q = layer.heads * c.head_dim, k = layer.kv_heads * c.head_dim, v = layer.kv_heads * c.value_dim;
   const AxisRange my_q = mine_.queries.scaled(c.head_dim), my_k = mine_.keys.scaled(c.head_dim),
@@ -158,7 +157,7 @@ LatentAttention::LatentAttention(const Weights& w, const std::string& p, const L
       rope_dim_(config_.rope.dims),
       plain_dim_(config_.head_dim - rope_dim_),
       rope_(ropes.all ? &*ropes.all : nullptr),
-      cache_({cache.sequences, 1, cache.blocks, rank_ + rope_dim_, 0}, cache.dtype, w.device()) {
+      cache_(latent_attention_cache(w.config(), cache), cache.dtype, w.device()) {
   const ModelConfig& c = config_;
   TG_CHECK(FormatError, plain_dim_ > 0, "[gguf] ", c.architecture, ": rope.dimension_count is ", rope_dim_,
            ", expected less than the ", c.head_dim, " values of a key");
@@ -226,6 +225,15 @@ Tensor attend(const Tensor& q, const Tensor& keys, const Tensor& values, const S
           .sum({4, 5});
   const Tensor y = weighed / power.sum({4, 5}).unsqueeze(-1);
   return y.permute(0, 3, 1, 2, 4).reshape(Shape{batch, time, heads, value_dim});
+}
+
+KeyValueCache::Sizes attention_cache(const ModelConfig& config, const LayerConfig& layer, const ModelShare& share,
+                                     const CacheOptions& cache) {
+  const int64_t heads = share.heads(layer.heads, layer.kv_heads).keys.size();
+  return {cache.sequences, heads, cache.blocks, config.head_dim, config.value_dim};
+}
+KeyValueCache::Sizes latent_attention_cache(const ModelConfig& config, const CacheOptions& cache) {
+  return {cache.sequences, 1, cache.blocks, config.latent.kv_rank + config.rope.dims, 0};
 }
 
 std::unique_ptr<Mixer> make_attention(const Weights& w, const std::string& prefix, const LayerConfig& layer,

@@ -41,6 +41,11 @@ struct RopeTables {
   std::optional<RopeTable> all, local;
 };
 
+/// Return the sizes of the cache of a layer, in this process.
+KeyValueCache::Sizes attention_cache(const ModelConfig& config, const LayerConfig& layer, const ModelShare& share,
+                                     const CacheOptions& cache);
+KeyValueCache::Sizes latent_attention_cache(const ModelConfig& config, const CacheOptions& cache);
+
 std::unique_ptr<Mixer> make_attention(const Weights& w, const std::string& prefix, const LayerConfig& layer,
                                       const RopeTables& ropes, const CacheOptions& cache);
 std::unique_ptr<Mixer> make_latent_attention(const Weights& w, const std::string& prefix, const LayerConfig& layer,

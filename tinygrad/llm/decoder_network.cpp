@@ -81,6 +81,22 @@ Tensor learned_positions(const Weights& w, int64_t max_context) {
 
 }  // namespace
 
+SequenceMemory sequence_memory(const ModelConfig& c, const ModelShare& share, const CacheOptions& cache) {
+  SequenceMemory memory;
+  const CacheOptions block{cache.sequences, 1, cache.dtype};
+  bool local = false;
+  for (const LayerConfig& layer : c.layers) {
+    local |= layer.local_rope;
+    if (layer.recurrent) memory.fixed += delta_net_bytes(c.recurrent, cache.sequences);
+    else if (c.latent.kv_rank != 0)
+      memory.per_block += KeyValueCache::bytes_of(latent_attention_cache(c, block), cache.dtype);
+    else memory.per_block += KeyValueCache::bytes_of(attention_cache(c, layer, share, block), cache.dtype);
+  }
+  const auto table = [](const RopeConfig& r) { return r.pairs == RopePairs::kNone ? 0 : RopeTable::bytes(r.dims); };
+  memory.per_block += kCacheBlock * (table(c.rope) + (local ? table(c.rope_local) : 0));
+  return memory;
+}
+
 DecoderNetwork::DecoderNetwork(const Weights& w, int64_t max_context, const CacheOptions& cache)
     : config_(w.config()), share_(w.share()), capacity_(cache.blocks * kCacheBlock) {
   const ModelConfig& c = config_;

@@ -30,6 +30,15 @@ class DecoderLayer {
   std::optional<ExpertNetwork> experts_;
 };
 
+/// What a decoder keeps for its sequences, in bytes of this process: caches, states and tables of positions.
+struct SequenceMemory {
+  int64_t fixed = 0;      ///< whatever the context
+  int64_t per_block = 0;  ///< of kCacheBlock positions
+  int64_t of(int64_t blocks) const { return fixed + blocks * per_block; }
+};
+/// Computes it before anything is allocated.
+SequenceMemory sequence_memory(const ModelConfig& config, const ModelShare& share, const CacheOptions& cache);
+
 /// `config`, which outlives it, is that of the file. Every method is a part of a graph: nothing is computed.
 class DecoderNetwork {
  public:

@@ -11,9 +11,7 @@ class DeltaNet : public Mixer {
   DeltaNet(const Weights& w, const std::string& p, int64_t sequences);
   Tensor operator()(const Tensor& x, const StepContext& step) override;
   bool divided() const override { return false; }
-  int64_t cache_bytes() const override {
-    return (conv_state_.numel() + state_.numel()) * conv_state_.dtype().itemsize();
-  }
+  int64_t cache_bytes() const override { return delta_net_bytes(r_, conv_state_.shape(0)); }
   void copy(int64_t from, int64_t to, int64_t) override {
     for (const Tensor& t : {conv_state_, state_}) {
       t.at(to) = Tensor(t(from));
@@ -141,6 +139,11 @@ Tensor DeltaNet::operator()(const Tensor& x, const StepContext& step) {
 }
 
 }  // namespace
+
+int64_t delta_net_bytes(const RecurrentConfig& c, int64_t sequences) {
+  const int64_t channels = c.inner_dim + 2 * c.state_size * c.groups;
+  return sequences * ((c.conv_kernel - 1) * channels + c.inner_dim * c.state_size) * dtypes::float32.itemsize();
+}
 
 std::unique_ptr<Mixer> make_delta_net(const Weights& w, const std::string& prefix, int64_t sequences) {
   return std::make_unique<DeltaNet>(w, prefix, sequences);

@@ -10,6 +10,9 @@
 
 namespace tg::llm {
 
+/// Returns the bytes of the states of all sequences.
+int64_t delta_net_bytes(const RecurrentConfig& config, int64_t sequences);
+
 std::unique_ptr<Mixer> make_delta_net(const Weights& w, const std::string& prefix, int64_t sequences);
 
 }  // namespace tg::llm

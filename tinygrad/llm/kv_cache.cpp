@@ -79,7 +79,7 @@ Tensor zeroed(const Shape& shape, DType dtype, const std::string& device) {
   return Tensor::from_blob(start, shape, TensorOptions{.dtype = dtype, .device = device}, owner);
 }
 
-KeyValueCache::KeyValueCache(const Sizes& s, DType dtype, const std::string& device) : sizes_(s) {
+KeyValueCache::KeyValueCache(const Sizes& s, DType dtype, const std::string& device) : sizes_(s), dtype_(dtype) {
   if (s.sequences == 0) return;
   keys_ = zeroed({s.sequences, s.heads, s.blocks, s.head_dim, kCacheBlock}, dtype, device);
   if (s.value_dim != 0) values_ = zeroed({s.sequences, s.heads, s.blocks, kCacheBlock, s.value_dim}, dtype, device);
@@ -97,9 +97,8 @@ KeyValueCache::Filled KeyValueCache::write(const StepRows& rows, const Tensor& k
   return f;
 }
 
-int64_t KeyValueCache::bytes() const {
-  const auto size = [](const Tensor& t) { return t.defined() ? t.numel() * t.dtype().itemsize() : 0; };
-  return size(keys_) + size(values_);
+int64_t KeyValueCache::bytes_of(const Sizes& s, DType dtype) {
+  return s.sequences * s.heads * s.blocks * kCacheBlock * (s.head_dim + s.value_dim) * dtype.itemsize();
 }
 
 void KeyValueCache::copy(int64_t from, int64_t to, int64_t tokens) {

@@ -34,6 +34,8 @@ class KeyValueCache {
     int64_t heads = 1, blocks = 1, head_dim = 1, value_dim = 1;  ///< value_dim 0: keys only
   };
   KeyValueCache(const Sizes& sizes, DType dtype, const std::string& device);
+  /// Returns the bytes of a cache before it is made.
+  static int64_t bytes_of(const Sizes& sizes, DType dtype);
 
   /// The blocks that are read of the step's sequences.
   struct Filled {
@@ -46,12 +48,13 @@ class KeyValueCache {
   [[nodiscard]] Filled write(const StepRows& rows, const Tensor& keys, const Tensor& values) const;
 
   const Sizes& sizes() const { return sizes_; }
-  int64_t bytes() const;
+  int64_t bytes() const { return bytes_of(sizes_, dtype_); }
   /// Copies the blocks that hold the first `tokens` positions of a sequence to another one, at once.
   void copy(int64_t from, int64_t to, int64_t tokens);
 
  private:
   Sizes sizes_;
+  DType dtype_;
   Tensor keys_, values_;
 };
 

@@ -8,9 +8,12 @@
 
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/system_memory.h"
+#include "tinygrad/base/text.h"
 #include "tinygrad/llm/decoder_network.h"
 #include "tinygrad/llm/load_led.h"
 #include "tinygrad/runtime/allocator.h"
+#include "tinygrad/runtime/device.h"
 #include "tinygrad/tensor/jit/jit.h"
 
 namespace tg::llm {
@@ -46,6 +49,22 @@ struct StepArguments {
   }
 };
 using StepFunction = std::function<Tensor(const StepArguments&)>;
+
+/// Refuses a context whose caches do not fit into memory: the system would end the process when they are filled. Pages
+/// of weights should stay as well, where they fit at all; else they come from the file again and again.
+void check_memory(const SequenceMemory& needed, int64_t blocks, int64_t sequences, int64_t weights) {
+  const int64_t available = system_memory().available;
+  if (available == 0) return;
+  const int64_t beside = weights < available ? weights : 0;
+  const int64_t most = (available - beside - needed.fixed) / std::max<int64_t>(needed.per_block, 1);
+  if (blocks <= most) return;
+  const auto shown = [](int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
+  throw OutOfMemoryError(str("[llm] a context of ", blocks * kCacheBlock, " tokens",
+                             sequences > 1 ? str(" for each of ", sequences, " sequences") : std::string(), " takes ",
+                             shown(needed.of(blocks)), " beside ", shown(weights), " of weights, and ",
+                             shown(available), " of memory are available: a context of at most ",
+                             std::max<int64_t>(most, 0) * kCacheBlock, " tokens fits"));
+}
 
 class Decoder : public LanguageModel {
  public:
@@ -109,8 +128,10 @@ Decoder::Decoder(const io::GgufFile& file, ModelConfig config, const ModelOption
     if (l.window < capacity_) window_ = std::max(window_, l.window);
   for (const io::GgufTensor& t : file.tensors()) weight_bytes_ += static_cast<int64_t>(t.bytes);
   const ModelShare share = o.divided ? ModelShare::of_world() : ModelShare();
-  network_.emplace(Weights(file, c, o.device, nullptr, share), options_.max_context,
-                   CacheOptions{o.max_sequences, blocks, o.cache_dtype});
+  const CacheOptions cache{o.max_sequences, blocks, o.cache_dtype};
+  if (Device::get(o.device).host_visible())
+    check_memory(sequence_memory(c, share, cache), blocks, o.max_sequences, weight_bytes_ / share.count());
+  network_.emplace(Weights(file, c, o.device, nullptr, share), options_.max_context, cache);
 }
 
 int64_t Decoder::cache_bytes() const {
@@ -313,6 +334,13 @@ void Decoder::run(const StepShape& shape, const StepInput& in) {
 }
 
 }  // namespace
+
+std::string LanguageModel::context_warning() const {
+  const bool stretched = config().rope.scaling != RopeScaling::kNone;
+  if (max_context() <= config().trained_context || stretched) return {};
+  return str("a context of ", max_context(), " tokens is longer than the ", config().trained_context,
+             " that the model was trained for: replies may lose their sense there");
+}
 
 std::shared_ptr<LanguageModel> LanguageModel::load(const io::GgufFile& file, const ModelOptions& o) {
   if (o.leader) return load_led(file, o);

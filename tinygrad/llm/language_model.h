@@ -46,7 +46,8 @@ class LanguageModel {
  public:
   /// Reads hyperparameters, maps the weights as they are stored (packed blocks stay packed) and makes the cache. Throws
   /// FileError, FormatError (an architecture that is unknown, hyperparameters or tensors that do not fit, each named),
-  /// ValueError for options out of range and for more processes than a model has parts, OutOfMemoryError.
+  /// ValueError for options out of range and for more processes than a model has parts, OutOfMemoryError for a context
+  /// whose cache does not fit into the memory that is available, before it is made.
   static std::shared_ptr<LanguageModel> load(const std::filesystem::path& file, const ModelOptions& o = {});
   /// The same of a file that is open.
   static std::shared_ptr<LanguageModel> load(const io::GgufFile& file, const ModelOptions& o = {});
@@ -57,6 +58,9 @@ class LanguageModel {
   int64_t vocab_size() const { return config().vocab_size; }
   int64_t max_context() const { return options().max_context; }
   int64_t max_sequences() const { return options().max_sequences; }
+  /// Returns a sentence about a context that is longer than what the model was trained for, without a scaling of its
+  /// positions; empty for others.
+  std::string context_warning() const;
   virtual int64_t weight_bytes() const = 0;  ///< of all tensors, as they lie in the file
   virtual int64_t cache_bytes() const = 0;   ///< of keys, values and recurrent states of all sequences, in this process
 

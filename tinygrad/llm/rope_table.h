@@ -25,6 +25,8 @@ RopeFrequencies rope_frequencies(const RopeConfig& c, std::span<const float> fac
 class RopeTable {
  public:
   RopeTable(const RopeFrequencies& f, RopePairs pairs, int64_t positions, const std::string& device);
+  /// Returns the bytes of a position in the table of heads that are turned in `dims` elements, while it is made.
+  static int64_t bytes(int64_t dims) { return 2 * dims * static_cast<int64_t>(sizeof(float)); }
   /// The rows of `positions` (batch, time): (batch, time, 1, pairs) each. Zeros for positions beyond the table.
   struct Rows {
     Tensor cos, sin;

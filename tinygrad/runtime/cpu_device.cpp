@@ -1,12 +1,10 @@
 /// \file The CPU device: host memory, host compilers, kernels called as functions and split over the thread pool.
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
 
 #include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/system_memory.h"
 #include "tinygrad/runtime/builtin_devices.h"
 #include "tinygrad/runtime/elf_loader.h"
 #include "tinygrad/runtime/host_compilers.h"
@@ -15,18 +13,6 @@
 
 namespace tg {
 namespace {
-
-/// Returns the memory this process may use: the machine's or its control group's. Exceeding it would kill the process
-/// instead of failing an allocation.
-int64_t memory_of_process() {
-  int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    std::ifstream file(path);
-    int64_t limit = 0;
-    if (file >> limit && limit > 0 && limit < bytes) bytes = limit;  // "max" does not parse
-  }
-  return bytes;
-}
 
 class CpuExecutable final : public Executable {
  public:
@@ -81,7 +67,7 @@ class CpuDevice final : public Device {
 
  private:
   static std::unique_ptr<LruAllocator> make_memory(const std::string& name) {
-    const int64_t memory = memory_of_process();
+    const int64_t memory = system_memory().total;
     return std::make_unique<LruAllocator>(make_host_allocator(), name, memory / 2, memory);
   }
   HostToolchain toolchain_{"CPU", /*runs=*/true};
