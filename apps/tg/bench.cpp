@@ -185,7 +185,7 @@ std::function<int()> define_bench(CLI::App& app) {
   app.add_option("--time", options->budget_s, "Seconds for each row; short runs are repeated that long")
       ->capture_default_str()
       ->type_name("S")
-      ->check(CLI::Range(0.0, 600.0));
+      ->check(real_number(0.0, 600.0));
   app.add_flag("--on-request", options->on_request,
                "Prints \"ready\", then the seconds of a sample for each line of the standard input; one row");
   app.add_flag("--pin", options->pin, "Keep to as many processors as threads");

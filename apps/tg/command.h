@@ -34,6 +34,8 @@ constexpr ExitMeaning kExitMeanings[] = {
 
 /// A check for CLI11 options that take integers: CLI11's own reports `abc` as out of range.
 std::function<std::string(const std::string&)> whole_number(int64_t least, int64_t greatest);
+/// The same for real numbers: CLI11's own takes nan.
+std::function<std::string(const std::string&)> real_number(double least, double greatest);
 
 /// Returns the commands directly below one, in the order they were added.
 std::vector<const CLI::App*> commands_of(const CLI::App& app);

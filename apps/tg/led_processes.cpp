@@ -6,6 +6,7 @@
 #include "tinygrad/base/error.h"
 #include "tinygrad/io/gguf.h"
 #include "tinygrad/llm/model_registry.h"
+#include "tinygrad/llm/model_template.h"
 #include "tinygrad/runtime/world/agree.h"
 #include "tinygrad/runtime/world/world.h"
 
@@ -16,6 +17,12 @@ std::filesystem::path file_of_model(const std::string& model) {
   return llm::find_model(model, [](const std::string& line) {
     if (distributed::rank() == 0) std::fprintf(stderr, "%s\n", line.c_str());
   });
+}
+
+std::string chat_template_help() {
+  std::string names;
+  for (const std::string_view name : llm::known_chat_templates()) names += str(names.empty() ? "" : ", ", name);
+  return str("A template of conversations in place of the model's: a file, or one of ", names);
 }
 
 int with_led_processes(const std::string& model, const std::string& device,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -28,7 +29,7 @@ namespace tg::app {
 namespace {
 
 struct Options {
-  std::string model = "smollm2:135m", device, system, cache = "float32";
+  std::string model = "smollm2:135m", device, system, chat_template, cache = "float32";
   std::vector<std::string> stop;
   std::optional<std::string> prompt;
   int64_t context = 0, max_tokens = -1, seed = -1, prompt_tokens = 512, reply_tokens = 128, threads = 0, batch = 0;
@@ -92,7 +93,12 @@ llm::ModelOptions model_options(const Options& o) {
 
 std::filesystem::path file_of(const Options& o) { return file_of_model(o.model); }
 
-llm::ChatSession open(const Options& o) { return llm::ChatSession::open(file_of(o), model_options(o)); }
+llm::ChatSession open(const Options& o) {
+  llm::ChatSession chat = llm::ChatSession::open(file_of(o), model_options(o), o.chat_template);
+  if (const std::string warning = chat.model().context_warning(); !warning.empty())
+    std::fprintf(stderr, "[%s]\n", warning.c_str());
+  return chat;
+}
 
 /// Says on standard error why a reply ended, unless it came to its end.
 void report(const llm::Generated& g, const llm::ChatSession& chat) {
@@ -297,9 +303,15 @@ int list_models(bool json) {
 int lead(const Options& o) {
   if (o.benchmark) return benchmark(o);
   llm::ChatSession chat = open(o);
+  TG_CHECK(ValueError, chat.can_chat() || o.system.empty(), "[llm] --system needs a chat template, and ",
+           chat.chat_problem(), ": --chat-template FILE|NAME gives another");
   if (!o.system.empty()) chat.set_system(o.system);
+  if (o.prompt && !o.raw && !chat.can_chat())
+    std::fprintf(stderr, "[%s: the text is continued as it is; --chat-template FILE|NAME gives another]\n",
+                 chat.chat_problem().c_str());
   if (o.prompt) return answer(o, chat, *o.prompt, o.raw || !chat.can_chat());
-  TG_CHECK(ValueError, chat.can_chat(), "[llm] ", o.model, " has no chat template: use --prompt to continue a text");
+  TG_CHECK(ValueError, chat.can_chat(), "[llm] ", o.model, ": ", chat.chat_problem(),
+           ": --prompt continues a text, --chat-template FILE|NAME gives another");
   return talk(o, chat);
 }
 
@@ -316,7 +328,8 @@ int run(const Options& o) {
 std::string number_above(const std::string& text) {
   try {
     size_t end = 0;
-    if (std::stod(text, &end) > 0 && end == text.size()) return {};
+    const double v = std::stod(text, &end);
+    if (v > 0 && std::isfinite(v) && end == text.size()) return {};
   } catch (const std::exception&) {}
   return str("got '", text, "', expected a number above 0");
 }
@@ -324,22 +337,24 @@ std::string number_above(const std::string& text) {
 void define_sampling(CLI::App& app, Options& o) {
   llm::SamplingOptions& s = o.sampling;
   app.add_option("--temperature", s.temperature, "0: always the most likely token")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(real_number(0.0, 100.0))
       ->capture_default_str();
   app.add_option("--top-k", s.top_k, "Draw from the k most likely tokens; 0: all")
       ->check(whole_number(0, 1 << 24))
       ->capture_default_str();
   app.add_option("--top-p", s.top_p, "Draw from the most likely tokens that make up this share")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(real_number(0.0, 1.0))
       ->capture_default_str();
   app.add_option("--min-p", s.min_p, "Draw from tokens at least this fraction as likely as the best")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(real_number(0.0, 1.0))
       ->capture_default_str();
   app.add_option("--repetition-penalty", s.repetition_penalty, "Divides logits of recent tokens; 1: none")
       ->check(number_above)
       ->capture_default_str();
-  app.add_option("--frequency-penalty", s.frequency_penalty, "Subtracted for each recent occurrence");
-  app.add_option("--presence-penalty", s.presence_penalty, "Subtracted from each recent token");
+  app.add_option("--frequency-penalty", s.frequency_penalty, "Subtracted for each recent occurrence")
+      ->check(real_number(-100, 100));
+  app.add_option("--presence-penalty", s.presence_penalty, "Subtracted from each recent token")
+      ->check(real_number(-100, 100));
   app.add_option("--penalty-window", s.penalty_window, "How many of the last tokens are recent; -1: all")
       ->check(whole_number(-1, 1 << 24))
       ->capture_default_str();
@@ -357,8 +372,10 @@ std::function<int()> define_llm(CLI::App& app) {
   app.add_option("-m,--model", o->model, "A GGUF file, its address, or a name (see --list)")->capture_default_str();
   app.add_flag("--list", o->list, "Show the models known by name");
   CLI::Option* prompt = app.add_option("-p,--prompt", o->prompt, "Answer this and end");
-  app.add_flag("--raw", o->raw, "Continue --prompt as it is, without the chat template")->needs(prompt);
-  app.add_option("-s,--system", o->system, "System message: what the model is and how it answers");
+  CLI::Option* raw = app.add_flag("--raw", o->raw, "Continue --prompt as it is, without the chat template");
+  raw->needs(prompt);
+  app.add_option("-s,--system", o->system, "System message: what the model is and how it answers")->excludes(raw);
+  app.add_option("--chat-template", o->chat_template, chat_template_help())->excludes(raw)->type_name("FILE|NAME");
   app.add_option("-c,--context", o->context, "Tokens of a conversation; 0: the model's own, at most 4096")
       ->check(whole_number(0, llm::kMaxTrainedContext));
   app.add_option("-n,--max-tokens", o->max_tokens, "Tokens of a reply; -1: until the context is full")

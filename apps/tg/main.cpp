@@ -134,6 +134,16 @@ std::function<std::string(const std::string&)> whole_number(int64_t least, int64
   };
 }
 
+std::function<std::string(const std::string&)> real_number(double least, double greatest) {
+  return [least, greatest](const std::string& text) -> std::string {
+    double v = 0;
+    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), v);
+    if (end != text.data() + text.size() || text.empty()) return str("got '", text, "', expected a number");
+    if (failed == std::errc{} && v >= least && v <= greatest) return {};
+    return str("got ", text, ", expected ", least, " to ", greatest);
+  };
+}
+
 }  // namespace tg::app
 
 int main(int argc, char** argv) {

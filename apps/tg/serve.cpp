@@ -21,7 +21,7 @@ namespace tg::app {
 namespace {
 
 struct Options {
-  std::string model, host = "127.0.0.1", api_key, api_key_file;
+  std::string model, host = "127.0.0.1", api_key, api_key_file, chat_template;
   std::vector<std::string> names, hosts, origins;
   int64_t port = 8000, max_sequences = 4, context = 0, max_queue = 128;
   llm::SamplingOptions sampling;
@@ -66,8 +66,15 @@ std::string address_of(const std::string& host, uint16_t port) {
 
 llm::ServedModel load(const Options& o) {
   llm::ServedModel model = llm::load_served_model(
-      file_of_model(o.model), {.max_context = o.context, .max_sequences = o.max_sequences, .leader = o.leader});
+      file_of_model(o.model), {.max_context = o.context, .max_sequences = o.max_sequences, .leader = o.leader},
+      o.chat_template);
   model.aliases = o.names;
+  if (!model.model) return model;
+  if (!model.chat_template.chat)
+    std::fprintf(stderr, "%s: chats are refused; --chat-template FILE|NAME gives another\n",
+                 model.chat_template.problem.c_str());
+  if (const std::string warning = model.model->context_warning(); !warning.empty())
+    std::fprintf(stderr, "%s\n", warning.c_str());
   return model;
 }
 
@@ -111,7 +118,8 @@ std::function<int()> define_serve(CLI::App& app) {
   auto o = std::make_shared<Options>();
   app.add_option("-m,--model", o->model, "A GGUF file, a folder of an encoder, or a name that tg llm knows")
       ->required();
-  app.add_option("--host", o->host, "Address to listen on; others than loopback need a key")->capture_default_str();
+  app.add_option("--host", o->host, "Address to listen on; others than loopback need --api-key-file")
+      ->capture_default_str();
   app.add_option("-p,--port", o->port, "Port; 0: any free one")->check(whole_number(0, 65535))->capture_default_str();
   const auto* key = app.add_option("--api-key", o->api_key, "Key that clients must send");
   app.add_option("--api-key-file", o->api_key_file, "The same, from the first line of a file")
@@ -121,6 +129,7 @@ std::function<int()> define_serve(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--context", o->context, "Tokens of a prompt with its reply; 0: the model's own, at most 4096")
       ->check(whole_number(0, int64_t{1} << 27));
+  app.add_option("--chat-template", o->chat_template, chat_template_help())->type_name("FILE|NAME");
   app.add_option("--max-queue", o->max_queue, "Requests that may wait; more are answered with 429")
       ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
@@ -128,11 +137,11 @@ std::function<int()> define_serve(CLI::App& app) {
   app.add_option("--allow-host", o->hosts, "A further name that Host headers may have");
   app.add_option("--allow-origin", o->origins, "A site whose pages may call, such as https://example.org");
   app.add_option("--temperature", o->sampling.temperature, "For requests that set none")
-      ->check(CLI::Range(0.0, 2.0))
+      ->check(real_number(0.0, 2.0))
       ->capture_default_str();
   app.add_option("--top-k", o->sampling.top_k, "For requests that set none")->check(whole_number(0, 1 << 24));
-  app.add_option("--top-p", o->sampling.top_p, "For requests that set none")->check(CLI::Range(0.0, 1.0));
-  app.add_option("--min-p", o->sampling.min_p, "For requests that set none")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--top-p", o->sampling.top_p, "For requests that set none")->check(real_number(0.0, 1.0));
+  app.add_option("--min-p", o->sampling.min_p, "For requests that set none")->check(real_number(0.0, 1.0));
   app.add_flag("--no-warm-up", o->no_warm_up, "Compile kernels with the first request");
   app.add_flag("--json", o->json, "Say that the server is ready by a JSON object");
   app.add_flag("-q,--quiet", o->quiet, "Do not report requests on standard error");

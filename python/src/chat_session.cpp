@@ -83,15 +83,18 @@ void bind_chat_session(nb::module_& m) {
   nb::class_<ChatSession> c(m, "ChatSession", "A model, its tokenizer and one conversation.");
   c.def_static(
        "open",
-       [](const std::string& file, int64_t max_context, const std::string& cache_dtype, const std::string& device) {
+       [](const std::string& file, int64_t max_context, const std::string& cache_dtype, const std::string& device,
+          const std::string& chat_template) {
          Unlocked work;
          return ChatSession::open(
-             file, {.max_context = max_context, .cache_dtype = dtypes::from_name(cache_dtype), .device = device});
+             file, {.max_context = max_context, .cache_dtype = dtypes::from_name(cache_dtype), .device = device},
+             chat_template);
        },
-       "file"_a, "max_context"_a = 0, "cache_dtype"_a = "float32", "device"_a = "")
+       "file"_a, "max_context"_a = 0, "cache_dtype"_a = "float32", "device"_a = "", "chat_template"_a = "")
       .def("set_system", &ChatSession::set_system, "text"_a)
       .def("clear", &ChatSession::clear)
       .def_prop_ro("can_chat", &ChatSession::can_chat)
+      .def_prop_ro("chat_problem", &ChatSession::chat_problem)
       .def_prop_ro("forgotten", &ChatSession::forgotten)
       .def_prop_ro(
           "model", [](ChatSession& s) -> llm::LanguageModel& { return s.model(); }, nb::rv_policy::reference_internal)

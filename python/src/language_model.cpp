@@ -101,6 +101,7 @@ void bind_language_model(nb::module_& m) {
       .def_prop_ro("max_context", &LanguageModel::max_context)
       .def_prop_ro("max_sequences", &LanguageModel::max_sequences)
       .def_prop_ro("weight_bytes", &LanguageModel::weight_bytes)
+      .def_prop_ro("context_warning", &LanguageModel::context_warning)
       .def_prop_ro("cache_bytes", &LanguageModel::cache_bytes)
       .def("position", &LanguageModel::position, "sequence"_a)
       .def("tokens",

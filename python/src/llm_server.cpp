@@ -16,7 +16,8 @@ namespace {
 
 std::shared_ptr<llm::LlmServer> serve(const std::string& model, const std::string& host, int port,
                                       const std::string& api_key, int64_t max_sequences, int64_t context,
-                                      int64_t max_queue, std::vector<std::string> names, bool warm_up) {
+                                      int64_t max_queue, std::vector<std::string> names, bool warm_up,
+                                      const std::string& chat_template) {
   if (port < 0 || port > UINT16_MAX) throw ValueError(str("[serve] got port ", port, ", expected 0 to 65535"));
   llm::ServeOptions options;
   options.http.address = host;
@@ -27,8 +28,9 @@ std::shared_ptr<llm::LlmServer> serve(const std::string& model, const std::strin
   const Unlocked work;
   const auto load = [=, names = std::move(names)] {
     const bool folder = std::filesystem::is_directory(model);
-    llm::ServedModel served = llm::load_served_model(folder ? std::filesystem::path(model) : llm::find_model(model),
-                                                     {.max_context = context, .max_sequences = max_sequences});
+    llm::ServedModel served =
+        llm::load_served_model(folder ? std::filesystem::path(model) : llm::find_model(model),
+                               {.max_context = context, .max_sequences = max_sequences}, chat_template);
     served.aliases = names;
     return served;
   };
@@ -75,7 +77,8 @@ void bind_llm_server(nb::module_& m) {
           },
           "piece"_a, "final"_a = false);
   m.def("llm_serve", &serve, "model"_a, "host"_a = "127.0.0.1", "port"_a = 0, "api_key"_a = "", "max_sequences"_a = 4,
-        "context"_a = 0, "max_queue"_a = 128, "names"_a = std::vector<std::string>(), "warm_up"_a = true);
+        "context"_a = 0, "max_queue"_a = 128, "names"_a = std::vector<std::string>(), "warm_up"_a = true,
+        "chat_template"_a = "");
 }
 
 }  // namespace tg::python

@@ -13,7 +13,9 @@ FIELDS = ["model", "messages", "prompt", "max_tokens", "max_completion_tokens", 
           "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "repeat_penalty", "seed", "stop",
           "stream", "stream_options", "n", "logprobs", "top_logprobs", "logit_bias", "tools", "tool_choice",
           "response_format", "chat_template_kwargs", "echo", "suffix", "best_of", "input", "encoding_format",
-          "dimensions", "content", "tokens", "add_special", "with_pieces", "user"]
+          "dimensions", "content", "tokens", "add_special", "with_pieces", "user",
+          "instructions", "max_output_tokens", "text", "reasoning", "system", "stop_sequences", "thinking",
+          "parallel_tool_calls", "query", "documents", "top_n"]
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string", "maxLength": 4}, "b": {"type": "integer"}},
           "required": ["a", "b"], "additionalProperties": False}
 TOOL = {"type": "function", "function": {"name": "f", "description": "d", "parameters": SCHEMA}}
@@ -31,6 +33,18 @@ BODIES = [
   ("/v1/completions", {"prompt": ["a", "b"], "max_tokens": 2, "logit_bias": {"65": -100}, "echo": True, "logprobs": 1}),
   ("/v1/completions", {"prompt": [[65, 66], [67]], "max_tokens": 2, "top_k": 3, "top_p": 0.5, "min_p": 0.1}),
   ("/v1/embeddings", {"input": ["a", [66]], "encoding_format": "base64"}),
+  ("/v1/responses", {"input": "Hi", "max_output_tokens": 2, "instructions": "s"}),
+  ("/v1/responses", {"input": [{"role": "user", "content": [{"type": "input_text", "text": "a"}]},
+    {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "1", "output": "c"}], "max_output_tokens": 4, "stream": True,
+    "tools": [{"type": "function", "name": "f", "parameters": SCHEMA}], "tool_choice": "required"}),
+  ("/v1/messages", {"messages": MESSAGES, "max_tokens": 2, "system": "s", "stop_sequences": ["z"]}),
+  ("/v1/messages", {"messages": [*MESSAGES, {"role": "assistant", "content": [
+    {"type": "tool_use", "id": "1", "name": "f", "input": {"a": "b"}}]}, {"role": "user", "content": [
+    {"type": "tool_result", "tool_use_id": "1", "content": "c"}]}], "max_tokens": 4, "stream": True,
+    "tools": [{"name": "f", "input_schema": SCHEMA}], "tool_choice": {"type": "any"}}),
+  ("/v1/messages/count_tokens", {"messages": MESSAGES}),
+  ("/v1/rerank", {"query": "a", "documents": ["b", {"text": "c"}], "top_n": 1, "return_documents": True}),
   ("/tokenize", {"content": "abc", "add_special": True, "with_pieces": True}),
   ("/detokenize", {"tokens": [65, 66]}),
 ]

@@ -183,6 +183,76 @@ def test_tools(client):
   assert client.chat.completions.create(model="tiny", messages=answer, tools=TOOLS, max_tokens=4).choices
 
 
+def test_responses(client):
+  options = dict(model="tiny", instructions="Be brief", input="Hi", max_output_tokens=24, temperature=0)
+  whole = client.responses.create(**options)
+  assert whole.object == "response" and whole.output[0].role == "assistant"
+  assert whole.status in ("completed", "incomplete") and whole.usage.output_tokens <= 24
+  with client.responses.stream(**options) as stream: kinds = [e.type for e in stream]
+  assert kinds[:2] == ["response.created", "response.in_progress"]
+  assert kinds[-1] == f"response.{whole.status}"
+  deltas = [e.delta for e in client.responses.create(**options, stream=True) if e.type == "response.output_text.delta"]
+  assert "".join(deltas) == whole.output_text
+  with pytest.raises(openai.BadRequestError, match="previous_response_id"):
+    client.responses.create(**options, previous_response_id="resp_1")
+
+
+def test_tools_and_schemas_of_responses(client):
+  tool = {"type": "function", **TOOLS[0]["function"], "strict": True}
+  r = client.responses.create(model="tiny", input="Hi", tools=[tool], tool_choice="required", temperature=1,
+                              max_output_tokens=200)
+  call = r.output[0]
+  assert call.type == "function_call" and isinstance(json.loads(call.arguments)["city"], str)
+  again = client.responses.create(model="tiny", max_output_tokens=4, tools=[tool], input=[
+    {"role": "user", "content": "Hi"}, call.model_dump(exclude_none=True),
+    {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}])
+  assert again.output
+  r = client.responses.create(model="tiny", input="Hi", temperature=1, max_output_tokens=200, text={
+    "format": {"type": "json_schema", "name": "c", "schema": SCHEMA, "strict": True}})
+  assert set(json.loads(r.output_text)) == {"city", "open"}
+
+
+@pytest.fixture
+def claude(server):
+  anthropic = pytest.importorskip("anthropic")
+  return anthropic.Anthropic(base_url=f"http://127.0.0.1:{server.port}", api_key="none", max_retries=0, timeout=60)
+
+
+def test_messages(claude):
+  options = dict(model="tiny", system="Be brief", messages=MESSAGES, max_tokens=24, temperature=0)
+  whole = claude.messages.create(**options)
+  assert whole.role == "assistant" and whole.stop_reason in ("end_turn", "max_tokens")
+  assert whole.usage.output_tokens <= 24
+  with claude.messages.stream(**options) as stream:
+    text, final = "".join(stream.text_stream), stream.get_final_message()
+  assert text == "".join(b.text for b in whole.content) == "".join(b.text for b in final.content)
+  assert (final.stop_reason, final.usage.output_tokens) == (whole.stop_reason, whole.usage.output_tokens)
+  counted = claude.messages.count_tokens(model="tiny", system="Be brief", messages=MESSAGES).input_tokens
+  assert counted == whole.usage.input_tokens + whole.usage.cache_read_input_tokens
+
+
+def test_tools_of_messages(claude):
+  function = TOOLS[0]["function"]
+  tools = [{"name": function["name"], "description": function["description"], "input_schema": function["parameters"]}]
+  r = claude.messages.create(model="tiny", messages=MESSAGES, max_tokens=200, temperature=1, tools=tools,
+                             tool_choice={"type": "tool", "name": "weather"})
+  call = r.content[0]
+  assert (r.stop_reason, call.type, call.name) == ("tool_use", "tool_use", "weather")
+  assert isinstance(call.input["city"], str)
+  answer = [*MESSAGES, {"role": "assistant", "content": [call.model_dump(exclude_none=True)]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "rain"}]}]
+  assert claude.messages.create(model="tiny", messages=answer, max_tokens=4, tools=tools).usage.output_tokens <= 4
+
+
+def test_errors_of_messages(claude):
+  import anthropic
+  with pytest.raises(anthropic.BadRequestError) as e:
+    claude.messages.create(model="tiny", messages=MESSAGES, max_tokens=4, extra_body={"grammar": "x"})
+  assert e.value.body["error"] == {"type": "invalid_request_error",
+                                   "message": "grammar: this server does not know the field"}
+  with pytest.raises(anthropic.NotFoundError): claude.messages.create(model="gpt-4", messages=MESSAGES, max_tokens=4)
+
+
 def test_completions(client):
   r = client.completions.create(model="tiny", prompt=["Once", "Twice"], max_tokens=8, temperature=0, logprobs=2)
   assert [c.index for c in r.choices] == [0, 1] and len(r.choices[0].logprobs.tokens) <= 8

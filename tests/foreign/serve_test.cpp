@@ -12,118 +12,23 @@
 #include <random>
 #include <thread>
 
-#include "helpers/fake_served_model.h"
-#include "helpers/http_client.h"
+#include "helpers/serve_fixture.h"
 #include "tinygrad/base/cancellation.h"
-#include "tinygrad/base/error.h"
-#include "tinygrad/llm/value.h"
 
 namespace tg::llm {
 namespace {
 
+using test::at;
 using test::Client;
 using test::ClientReply;
+using test::events_of;
 using test::FakeLanguageModel;
 using test::get;
+using test::json_of;
 using test::post;
-
-/// A key of an object or an index of a list.
-struct Step {
-  Step(const char* key) : key(key) {}
-  template <std::integral I> Step(I index) : index(static_cast<size_t>(index)) {}
-  const char* key = nullptr;
-  size_t index = 0;
-};
-/// Returns what a path leads to.
-const Value& follow(const Value& v, const std::vector<Step>& path) {
-  const Value* here = &v;
-  for (const Step& step : path) {
-    const Value* next = step.key                    ? here->find(std::string_view(step.key))
-                        : step.index < here->size() ? &here->items()[step.index]
-                                                    : nullptr;
-    TG_CHECK(ValueError, next, "no ", step.key ? step.key : "item", " in ", here->json());
-    here = next;
-  }
-  return *here;
-}
-template <class... Path> const Value& at(const Value& v, Path... path) { return follow(v, {Step(path)...}); }
-template <class... Path> std::string text_at(const Value& v, Path... path) { return at(v, path...).as_string(); }
-
-Value json_of(const ClientReply& r) {
-  TG_CHECK(ValueError, r.complete, "no whole answer: ", r.head, r.body);
-  return Value::parse_json(r.body);
-}
-
-/// Returns the events of a stream; the last must be [DONE].
-std::vector<Value> events_of(const ClientReply& r) {
-  std::vector<Value> events;
-  std::string_view rest = r.body;
-  bool done = false;
-  while (!rest.empty()) {
-    const size_t end = rest.find("\n\n");
-    TG_CHECK(ValueError, end != std::string_view::npos && rest.starts_with("data: "), "no event: ", rest);
-    const std::string_view data = rest.substr(6, end - 6);
-    done = data == "[DONE]";
-    if (!done) events.push_back(Value::parse_json(data));
-    rest.remove_prefix(end + 2);
-  }
-  EXPECT_TRUE(done) << r.body;
-  return events;
-}
-
-ServeOptions options() {
-  ServeOptions o;
-  o.http.port = 0;
-  o.http.limits.drain_s = 1;
-  o.engine.max_queue = 64;
-  o.sampling.temperature = 0;
-  return o;
-}
-
-class Serve : public testing::Test {
- protected:
-  Serve() {
-    model->script = [](const std::string& conversation) {
-      const size_t user = conversation.rfind("user\n");
-      if (user == std::string::npos) return std::string();  // the prompt is not complete yet
-      std::string said = conversation.substr(user + 5);
-      said = said.substr(0, said.find('|'));  // all of it while a prompt is computed in pieces
-      return "You said: " + said + ". Goodbye \xe2\x82\xac!";
-    };
-    server = std::make_unique<LlmServer>(test::served(model), options());
-  }
-  ClientReply ask(std::string_view path, std::string_view body) {
-    return Client(server->port()).request(post(path, body));
-  }
-  Value chat(std::string_view fields, std::string_view text = "hi") {
-    return json_of(ask("/v1/chat/completions", str(R"({"messages":[{"role":"user","content":")", text, "\"}]",
-                                                   fields.empty() ? "" : ",", fields, "}")));
-  }
-  /// Returns the status of a chat whose other fields these are, and checks that errors have OpenAI's shape.
-  int chat_status(std::string_view fields) {
-    return status(str(R"({"messages":[{"role":"user","content":"hi"}],)", fields, "}"));
-  }
-  int status(std::string_view body, std::string_view path = "/v1/chat/completions") {
-    const ClientReply r = ask(path, body);
-    if (r.status >= 400) {
-      const Value e = json_of(r);
-      EXPECT_FALSE(text_at(e, "error", "message").empty());
-      EXPECT_FALSE(text_at(e, "error", "type").empty());
-      EXPECT_TRUE(e.find(std::string_view("error"))->find(std::string_view("param")));
-      EXPECT_TRUE(e.find(std::string_view("error"))->find(std::string_view("code")));
-    }
-    return r.status;
-  }
-  std::string param_of(std::string_view fields) {
-    const Value error =
-        json_of(ask("/v1/chat/completions", str(R"({"messages":[{"role":"user","content":"hi"}],)", fields, "}")));
-    const Value& p = at(error, "error", "param");
-    return p.is_string() ? p.as_string() : "none";
-  }
-
-  std::shared_ptr<FakeLanguageModel> model = std::make_shared<FakeLanguageModel>(4, 1000);
-  std::unique_ptr<LlmServer> server;
-};
+using test::Serve;
+using test::serve_options;
+using test::text_at;
 
 TEST_F(Serve, Models) {
   const Value list = json_of(Client(server->port()).request(get("/v1/models")));
@@ -134,6 +39,42 @@ TEST_F(Serve, Models) {
   EXPECT_EQ(Client(server->port()).request(get("/v1/models/fake%")).status, 404);
   json_of(Client(server->port()).request(get("/v1/models/%ff")));
   EXPECT_EQ(Client(server->port()).request(get("/v1/modelsx")).status, 404);
+}
+
+/// Addresses that are joined with a slash too many name the same route.
+TEST_F(Serve, SlashesAtTheEndOfPaths) {
+  Client c(server->port());
+  EXPECT_EQ(text_at(json_of(c.request(get("/v1/models/"))), "object"), "list");
+  EXPECT_EQ(text_at(json_of(c.request(get("/v1/models/fake/"))), "object"), "model");
+  EXPECT_EQ(c.request(get("/health//")).status, 200);
+  EXPECT_EQ(c.request(post("/v1/completions/", R"({"prompt":"x","max_tokens":1})")).status, 200);
+  EXPECT_EQ(c.request(get("/v1/completions/")).status, 405);
+  EXPECT_EQ(c.request(get("/")).header("Content-Type"), "text/html; charset=utf-8");
+  EXPECT_EQ(c.request(get("/none/")).status, 404);
+}
+
+/// A field that is not known could have changed the answer.
+TEST_F(Serve, UnknownFieldsAreRefused) {
+  for (const char* field : {"grammar", "guided_json", "min_tokens", "ignore_eos", "functions", "typical_p"}) {
+    const Value e = json_of(
+        ask("/v1/chat/completions", str(R"({"messages":[{"role":"user","content":"hi"}],")", field, "\":true}")));
+    EXPECT_EQ(text_at(e, "error", "param"), field);
+    EXPECT_EQ(text_at(e, "error", "code"), "unknown_field");
+    EXPECT_EQ(text_at(e, "error", "message"), str(field, ": this server does not know the field"));
+    EXPECT_EQ(chat_status(str("\"", field, "\":null")), 200) << "as if absent";
+  }
+  EXPECT_EQ(param_of(R"("stream_options":{"x":1})"), "stream_options.x");
+  EXPECT_EQ(param_of(R"("response_format":{"type":"text","schema":{}})"), "response_format.schema");
+  for (const char* route : {"/v1/completions", "/v1/embeddings", "/tokenize"})
+    EXPECT_EQ(
+        text_at(json_of(ask(route, R"({"prompt":"x","input":"x","content":"x","grammar":"x"})")), "error", "code"),
+        "unknown_field")
+        << route;
+  EXPECT_EQ(chat_status(R"("user":"u","metadata":{"a":"b"},"store":true,"service_tier":"auto","prompt_cache_key":"k",)"
+                        R"("safety_identifier":"s","cache_prompt":true,"parallel_tool_calls":true)"),
+            200);
+  EXPECT_EQ(param_of(R"("modalities":["text","audio"])"), "modalities");
+  EXPECT_EQ(chat_status(R"("modalities":["text"])"), 200);
 }
 
 TEST_F(Serve, Chat) {
@@ -333,6 +274,24 @@ TEST_F(Serve, JsonSchemasHold) {
   EXPECT_EQ(chat_status(R"("response_format":{"type":"yaml"})"), 400);
 }
 
+/// A schema may stand beside the type, as llama.cpp takes it; whatever a format holds is enforced or refused.
+TEST_F(Serve, SchemasBesideTheTypeHold) {
+  const std::string schema = R"({"type":"object","properties":{"n":{"const":7}},"required":["n"]})";
+  const auto reply = [&](const std::string& format) {
+    return text_at(chat(str(R"("response_format":)", format)), "choices", 0, "message", "content");
+  };
+  for (const char* type : {"json_object", "json_schema"})
+    EXPECT_EQ(reply(str(R"({"type":")", type, R"(","schema":)", schema, "}")), R"({"n": 7})") << type;
+  EXPECT_EQ(param_of(str(R"("response_format":{"type":"json_object","json_schema":)", schema, "}")),
+            "response_format.json_schema");
+  EXPECT_EQ(
+      param_of(str(R"("response_format":{"type":"json_schema","schema":)", schema, R"(,"json_schema":{"schema":{}}})")),
+      "response_format.json_schema");
+  EXPECT_EQ(param_of(R"("response_format":{"type":"json_schema","json_schema":{"schema":{},"x":1}})"),
+            "response_format.json_schema.x");
+  EXPECT_EQ(param_of(R"("response_format":{"type":"json_schema"})"), "response_format.schema");
+}
+
 constexpr const char* kTools = R"("tools":[{"type":"function","function":{"name":"weather","description":"d",)"
                                R"("parameters":{"type":"object","properties":{"city":{"type":"string"}},)"
                                R"("required":["city"],"additionalProperties":false}}}])";
@@ -350,10 +309,34 @@ TEST_F(Serve, RequiredToolsAreCalled) {
       ask("/v1/chat/completions", str(R"({"messages":[{"role":"user","content":"x"}],"stream":true,)", kTools,
                                       R"(,"tool_choice":{"type":"function","function":{"name":"weather"}}})"));
   const std::vector<Value> events = events_of(stream);
-  EXPECT_EQ(text_at(events.back(), "choices", 0, "delta", "tool_calls", 0, "function", "name"), "weather");
+  const Value& call_event = events[events.size() - 2];
+  EXPECT_EQ(text_at(call_event, "choices", 0, "delta", "tool_calls", 0, "function", "name"), "weather");
+  EXPECT_TRUE(at(call_event, "choices", 0, "finish_reason").is_none());
   EXPECT_EQ(text_at(events.back(), "choices", 0, "finish_reason"), "tool_calls");
   EXPECT_EQ(chat_status(str(kTools, R"(,"tool_choice":{"type":"function","function":{"name":"other"}})")), 400);
   EXPECT_EQ(chat_status(R"("tool_choice":"required")"), 400);
+}
+
+/// Tools without parameters take an empty object, whichever way they say that they have none.
+TEST_F(Serve, ToolsWithoutParameters) {
+  for (const char* parameters : {"", R"(,"parameters":null,"description":null,"strict":null)", R"(,"parameters":{})",
+                                 R"(,"parameters":{"type":"object","properties":{}})"}) {
+    const Value r =
+        chat(str(R"("tool_choice":"required","tools":[{"type":"function","function":{"name":"f")", parameters, "}}]"));
+    EXPECT_EQ(text_at(r, "choices", 0, "message", "tool_calls", 0, "function", "arguments"), "{}") << parameters;
+  }
+}
+
+TEST_F(Serve, OneCallEndsTheReplyWhereParallelOnesAreNotWanted) {
+  model->script = [](const std::string&) {
+    const std::string call = R"(<tool_call>{"name": "weather", "arguments": {"city": "Paris"}}</tool_call>)";
+    return call + call + "and more";
+  };
+  EXPECT_EQ(at(chat(kTools), "choices", 0, "message", "tool_calls").size(), 2u);
+  const Value one = chat(str(kTools, R"(,"parallel_tool_calls":false)"));
+  EXPECT_EQ(at(one, "choices", 0, "message", "tool_calls").size(), 1u);
+  EXPECT_EQ(text_at(one, "choices", 0, "finish_reason"), "tool_calls");
+  EXPECT_TRUE(at(one, "choices", 0, "message", "content").is_none());
 }
 
 TEST_F(Serve, CallsOfToolsAreFound) {
@@ -537,7 +520,7 @@ TEST_F(Serve, AnswersAreBounded) {
 }
 
 TEST(ServeSetup, MoreRepliesThanTheQueueTakesAreNoMatterOfTime) {
-  ServeOptions o = options();
+  ServeOptions o = serve_options();
   o.engine.max_queue = 4;
   const LlmServer server(test::served(std::make_shared<FakeLanguageModel>()), o);
   EXPECT_EQ(Client(server.port()).request(post("/v1/completions", R"({"prompt":"x","max_tokens":1,"n":9})")).status,
@@ -706,7 +689,7 @@ TEST_F(Serve, DamagedRequests) {
 TEST(ServeSetup, DecodersMakeEmbeddings) {
   ServedModel decoder = test::served(std::make_shared<FakeLanguageModel>(2, 100));
   decoder.embed = nullptr;
-  const LlmServer server(decoder, options());
+  const LlmServer server(decoder, serve_options());
   const auto ask = [&](std::string_view body) { return Client(server.port()).request(post("/v1/embeddings", body)); };
   const Value r = json_of(ask(R"({"input":["a",[2,4]],"model":"fake"})"));
   // Vectors of tokens are (token, position, 1).
@@ -731,7 +714,7 @@ TEST(ServeSetup, EncodersThatAreBusyKeepNobodyWaiting) {
     gate.wait();
     return std::vector<std::vector<float>>(texts.size(), {1});
   };
-  ServeOptions o = options();
+  ServeOptions o = serve_options();
   o.engine.max_queue = 4;
   const LlmServer server(slow, o);
   const std::string body = post("/v1/embeddings", R"({"input":["a","b"]})");
@@ -757,7 +740,7 @@ TEST(ServeSetup, LoadingIsSaid) {
         gate.wait();
         return test::served(std::make_shared<FakeLanguageModel>());
       },
-      options());
+      serve_options());
   const ClientReply health = Client(server.port()).request(get("/health"));
   EXPECT_EQ(health.status, 503);
   EXPECT_EQ(text_at(json_of(health), "status"), "loading");
@@ -772,7 +755,7 @@ TEST(ServeSetup, LoadingIsSaid) {
 }
 
 TEST(ServeSetup, LoadingMayFail) {
-  LlmServer server([]() -> ServedModel { throw FormatError("no model"); }, options());
+  LlmServer server([]() -> ServedModel { throw FormatError("no model"); }, serve_options());
   EXPECT_THROW(server.wait_ready(), FormatError);
   EXPECT_EQ(Client(server.port()).request(get("/health")).status, 503);
 }
@@ -786,7 +769,7 @@ TEST(ServeSetup, LoadingMayBeStopped) {
         }
         return test::served(std::make_shared<FakeLanguageModel>());
       },
-      options());
+      serve_options());
   server.stop();
   EXPECT_FALSE(server.wait_ready());
 }
@@ -794,18 +777,18 @@ TEST(ServeSetup, LoadingMayBeStopped) {
 TEST(ServeSetup, ModelsWithoutParts) {
   ServedModel none;
   none.id = "x";
-  EXPECT_THROW(LlmServer(none, options()), ValueError);
+  EXPECT_THROW(LlmServer(none, serve_options()), ValueError);
   ServedModel embeddings = test::served(nullptr);
-  embeddings.chat_template = nullptr;
+  embeddings.chat_template.chat = nullptr;
   {
-    const LlmServer server(embeddings, options());
+    const LlmServer server(embeddings, serve_options());
     EXPECT_EQ(Client(server.port()).request(post("/v1/embeddings", R"({"input":"x"})")).status, 200);
     EXPECT_EQ(Client(server.port()).request(post("/v1/chat/completions", R"({"messages":[]})")).status, 400);
   }
   ServedModel plain = test::served(std::make_shared<FakeLanguageModel>());
-  plain.chat_template = nullptr;
+  plain.chat_template.chat = nullptr;
   plain.embed = nullptr;
-  const LlmServer server(plain, options());
+  const LlmServer server(plain, serve_options());
   EXPECT_EQ(Client(server.port())
                 .request(post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}]})"))
                 .status,

@@ -53,7 +53,7 @@ inline llm::ServedModel served(std::shared_ptr<FakeLanguageModel> model) {
   m.aliases = {"other-name"};
   m.model = std::move(model);
   m.tokenizer = byte_tokenizer();
-  m.chat_template = std::make_shared<llm::ChatTemplate>(kChatMl);
+  m.chat_template.chat = std::make_shared<llm::ChatTemplate>(kChatMl);
   m.embed = [](std::span<const std::string> texts) {
     std::vector<std::vector<float>> out;
     for (const std::string& t : texts) out.push_back({static_cast<float>(t.size()), 0.5f, -1.0f});

@@ -22,7 +22,8 @@ inline std::vector<float> some_weights(size_t n, double scale, uint64_t& state) 
   return out;
 }
 
-inline std::string tiny_chat_model(int64_t context = 512) {
+/// An empty `chat_template` leaves it out.
+inline std::string tiny_chat_model(int64_t context = 512, const std::string& chat_template = kChatMl) {
   constexpr int64_t kDim = 32, kHeads = 2, kHead = 16, kHidden = 48;
   GgufBytes g;
   uint64_t state = 1;
@@ -40,7 +41,7 @@ inline std::string tiny_chat_model(int64_t context = 512) {
   g.strings("tokenizer.ggml.tokens", vocabulary.tokens);
   g.integers("tokenizer.ggml.token_type", {vocabulary.token_types.begin(), vocabulary.token_types.end()});
   g.integer("tokenizer.ggml.eos_token_id", kFakeEnd).flag("tokenizer.ggml.add_bos_token", false);
-  g.string("tokenizer.chat_template", kChatMl);
+  if (!chat_template.empty()) g.string("tokenizer.chat_template", chat_template);
   add("token_embd.weight", {kFakeVocabulary, kDim}, 1);
   std::vector<float> output = some_weights(kFakeVocabulary * kDim, 1, state);
   std::fill_n(output.begin() + kFakeEnd * kDim, kDim, 0.f);  // never the best: replies do not end by themselves

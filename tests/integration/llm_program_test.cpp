@@ -2,6 +2,7 @@
 #ifdef TG_PROGRAM
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "helpers/tiny_chat_model.h"
 #include "temp_dir.h"
 #include "tinygrad/base/process.h"
+#include "tinygrad/base/system_memory.h"
 #include "tinygrad/llm/chat_session.h"
 
 namespace tg {
@@ -24,8 +26,8 @@ using testing::TempDir;
 
 /// A folder with the model.
 struct Model {
-  explicit Model(int64_t context = 512) {
-    const std::string bytes = test::tiny_chat_model(context);
+  explicit Model(int64_t context = 512, const std::string& chat_template = test::kChatMl) {
+    const std::string bytes = test::tiny_chat_model(context, chat_template);
     std::ofstream(file(), std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   }
   std::string file() const { return dir / "tiny.gguf"; }
@@ -188,7 +190,13 @@ TEST(LlmProgram, UsageErrors) {
   refused({"-p", "x", "--min-p", "2"}, 2, "--min-p");
   refused({"-p", "x", "--top-k", "-1"}, 2, "--top-k");
   refused({"-p", "x", "--repetition-penalty", "0"}, 2, "expected a number above 0");
-  refused({"-p", "x", "--frequency-penalty", "inf"}, 1, "frequency_penalty");
+  refused({"-p", "x", "--frequency-penalty", "inf"}, 2, "--frequency-penalty");
+  refused({"-p", "x", "--presence-penalty", "nan"}, 2, "--presence-penalty");
+  refused({"-p", "x", "--temperature", "nan"}, 2, "got nan, expected 0 to 100");
+  refused({"-p", "x", "--temperature", "hot"}, 2, "got 'hot', expected a number");
+  refused({"-p", "x", "--repetition-penalty", "inf"}, 2, "expected a number above 0");
+  refused({"-p", "x", "--raw", "--system", "s"}, 2, "--raw");
+  refused({"-p", "x", "--chat-template", "llama9"}, 1, "got 'llama9', expected a file or one of chatml");
   refused({"-p", "x", "--seed", "-1"}, 2, "--seed");
   refused({"-p", "x", "--cache", "int8"}, 2, "--cache");
   refused({"-p", "x", "--context", "-1"}, 2, "--context");
@@ -202,6 +210,62 @@ TEST(LlmProgram, UsageErrors) {
   EXPECT_THAT(unknown.err, HasSubstr("unknown model 'smolm2:135m', did you mean smollm2:135m?"));
   const ProcessResult list = run_process({TG_PROGRAM, "llm", "--list"}, {.timeout_s = 60});
   EXPECT_THAT(list.out, AllOf(HasSubstr("smollm2:135m "), HasSubstr("qwen3:8b ")));
+}
+
+// ---- templates and contexts ----
+
+TEST(LlmProgram, TemplatesThatAreMissingOrBroken) {
+  const Model good;
+  const std::vector<std::string> greedy{"-p", "Hi", "--temperature", "0", "-n", "8"};
+  const auto run = [&](const Model& m, std::vector<std::string> more) {
+    more.insert(more.end(), greedy.begin(), greedy.end());
+    return tg_llm(m, more);
+  };
+  const std::string raw = run(good, {"--raw"}).out, chat = run(good, {}).out;
+  ASSERT_NE(raw, chat);
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "the model has no chat template"},
+      {"{% for m in messages %}{% endfxr %}",
+       "the model's chat template is broken: [chat_template] chat template:1: "}};
+  for (const auto& [source, problem] : cases) {
+    const Model m(512, source);
+    const ProcessResult silent = run(m, {"--raw"});
+    EXPECT_EQ(silent.out, raw);
+    EXPECT_EQ(silent.err.find("template"), std::string::npos) << "none was asked for";
+    const ProcessResult warned = run(m, {});
+    EXPECT_EQ(warned.out, raw) << "the text is continued";
+    EXPECT_THAT(warned.err, AllOf(HasSubstr(problem), HasSubstr("--chat-template")));
+    const ProcessResult refused = run(m, {"--system", "Be brief."});
+    EXPECT_EQ(refused.exit_code, 1);
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("--system needs a chat template"), HasSubstr(problem)));
+    const ProcessResult talk = tg_llm(m, {}, "Hi\n");
+    EXPECT_EQ(talk.exit_code, 1);
+    EXPECT_THAT(talk.err, AllOf(HasSubstr(problem), HasSubstr("--prompt continues a text")));
+    const ProcessResult other = run(m, {"--chat-template", "chatml"});
+    EXPECT_EQ(other.out, chat) << "the same template by its name";
+  }
+}
+
+TEST(LlmProgram, ContextsBeyondMemoryAreRefusedBeforeTheyAreMade) {
+  const Model m(1 << 20);
+  const ProcessResult r = tg_llm(m, {"-p", "x", "--raw", "-n", "1", "--context", "134217728", "--cache", "float32"});
+  const SystemMemory memory = system_memory();
+  // Of a token: keys and values of one head of 16 in float32, and tables of cosines and sines.
+  constexpr int64_t kToken = 2 * 16 * 4 + 8 * 16;
+  if (memory.available > kToken << 27) return;  // a machine that has room for it
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_THAT(r.err, AllOf(HasSubstr("[llm] a context of 134217728 tokens takes 34.4 GB"), HasSubstr("of weights"),
+                           HasSubstr("a context of at most "), HasSubstr(" tokens fits")));
+  struct rusage used{};
+  getrusage(RUSAGE_CHILDREN, &used);
+  EXPECT_LT(used.ru_maxrss, 2 << 20) << "kB: nothing is made of it";
+}
+
+TEST(LlmProgram, ContextsLongerThanWasTrainedForAreWarnedOf) {
+  const Model m(64);
+  const char* warning = "a context of 128 tokens is longer than the 64 that the model was trained for";
+  EXPECT_THAT(tg_llm(m, {"-p", "x", "--raw", "-n", "1", "--context", "128"}).err, HasSubstr(warning));
+  EXPECT_EQ(tg_llm(m, {"-p", "x", "--raw", "-n", "1"}).err.find("trained"), std::string::npos);
 }
 
 // ---- at a terminal ----

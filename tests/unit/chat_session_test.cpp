@@ -170,7 +170,7 @@ struct Chat {
       seen = conversation;
       return answer;
     };
-    session.emplace(model, test::byte_tokenizer(), std::make_shared<ChatTemplate>(test::kChatMl));
+    session.emplace(model, test::byte_tokenizer(), ModelTemplate{std::make_shared<ChatTemplate>(test::kChatMl), {}});
     options.sampling.temperature = 0;
   }
   Generated say(const std::string& text) { return session->reply(text, options); }
@@ -300,7 +300,7 @@ TEST(ChatSession, FailuresLeaveTheConversationAsItWas) {
 
 TEST(ChatSession, CompletionsAndModelsWithoutTemplate) {
   auto model = std::make_shared<FakeLanguageModel>(1, 100);
-  ChatSession s(model, test::byte_tokenizer(), nullptr);
+  ChatSession s(model, test::byte_tokenizer(), ModelTemplate());
   EXPECT_FALSE(s.can_chat());
   EXPECT_THROW(s.reply("x"), ValueError);
   ReplyOptions o;

@@ -117,8 +117,8 @@ struct HttpServer::Impl {
   void forget(HttpConnection* connection);
   void wait_for_signal();
   std::optional<HttpError> check_access(const HttpRequest& request) const;
-  std::string error_body(int status, std::string_view message) const {
-    return options.error_body ? options.error_body(status, message) : str("{\"error\":{\"code\":", status, "}}");
+  std::string error_body(int status, std::string_view message, std::string_view path) const {
+    return options.error_body ? options.error_body(status, message, path) : str("{\"error\":{\"code\":", status, "}}");
   }
 };
 
@@ -179,7 +179,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   void on_end_of_input();
   void tell_closed();
   bool is_allowed_origin() const;
-  static HttpResponse preflight();
+  HttpResponse preflight() const;
   void add_origin(HttpResponse& response) const;
   void fail(const HttpError& e);
   void queue(std::string bytes);
@@ -371,7 +371,7 @@ void HttpConnection::dispatch() {
     try {
       server.handler(std::move(request), std::move(reply));
     } catch (const std::exception&) {  // the handler answers what it foresees; its text could hold data of others
-      kept->send({500, server.error_body(500, "internal error")});
+      kept->send({500, server.error_body(500, "internal error", {})});
     }
   });
 }
@@ -384,12 +384,14 @@ bool HttpConnection::is_allowed_origin() const {
 }
 
 /// Returns what a browser asks for before a page of an allowed site may call.
-HttpResponse HttpConnection::preflight() {
+HttpResponse HttpConnection::preflight() const {
+  std::string headers = "Authorization, Content-Type";
+  for (const std::string& name : server_.options.key_headers) headers += ", " + name;
   return {204,
           {},
           {},
           {{"Access-Control-Allow-Methods", "GET, POST"},
-           {"Access-Control-Allow-Headers", "Authorization, Content-Type"},
+           {"Access-Control-Allow-Headers", headers},
            {"Access-Control-Max-Age", "600"}}};
 }
 
@@ -437,7 +439,7 @@ void HttpConnection::finish_stream() {
 void HttpConnection::abandon() {
   if (phase_ != Phase::kAnswer || complete_) return;
   if (streaming_ || at_end_) return close();
-  send({500, server_.error_body(500, "the request was not answered")});
+  send({500, server_.error_body(500, "the request was not answered", request_.path)});
 }
 
 void HttpConnection::set_on_close(std::function<void()> then) {
@@ -448,7 +450,7 @@ void HttpConnection::set_on_close(std::function<void()> then) {
 void HttpConnection::fail(const HttpError& e) {
   if (phase_ == Phase::kClosed || phase_ == Phase::kLinger) return;
   server_.refused++;
-  HttpResponse response{e.status, server_.error_body(e.status, e.message)};
+  HttpResponse response{e.status, server_.error_body(e.status, e.message, request_.path)};
   add_origin(response);
   if (e.status == 429) response.headers.push_back({"Retry-After", "1"});
   if (e.status == 401) response.headers.push_back({"WWW-Authenticate", "Bearer"});
@@ -599,7 +601,7 @@ asio::ip::address checked_address(const HttpOptions& options) {
   const asio::ip::address address = asio::ip::make_address(text, failed);
   TG_CHECK(ValueError, !failed, "[serve] got address '", options.address, "', expected an IP address");
   TG_CHECK(ValueError, address.is_loopback() || !options.api_key.empty(), "[serve] address ", options.address,
-           " can be reached from other machines: that needs an API key");
+           " can be reached from other machines: that needs an API key (tg serve: --api-key-file FILE)");
   return address;
 }
 
@@ -623,6 +625,8 @@ std::optional<HttpError> HttpServer::Impl::check_access(const HttpRequest& reque
   }
   const bool preflight = request.method == "OPTIONS" && request.header("origin");  // has no key, and does nothing
   if (options.api_key.empty() || preflight || contains_name(options.open_paths, request.path)) return {};
+  for (const std::string& name : options.key_headers)
+    if (same_secret(request.header(name).value_or(""), options.api_key)) return {};
   const std::string_view given = request.header("authorization").value_or("");
   constexpr std::string_view kScheme = "bearer ";
   if (given.size() <= kScheme.size() || !same_header_name(given.substr(0, kScheme.size()), kScheme) ||

@@ -17,15 +17,16 @@ struct HttpOptions {
   uint16_t port = 0;                  ///< 0: any free one
   /// Clients send `Authorization: Bearer KEY`; empty: none is asked for, and then only loopback addresses are served.
   std::string api_key = {};
-  std::vector<std::string> open_paths = {};  ///< served without the key
+  std::vector<std::string> key_headers = {};  ///< further headers whose value may be the key, such as "x-api-key"
+  std::vector<std::string> open_paths = {};   ///< served without the key
   /// Names a Host header may have besides the loopback ones (all where a key is set and none is given here).
   std::vector<std::string> allowed_hosts = {};
   std::vector<std::string> allowed_origins = {};  ///< other sites whose pages may call, such as "https://example.org"
   HttpLimits limits = {};
   int handler_threads = 2;
   bool stop_on_signals = false;  ///< SIGINT and SIGTERM stop the server as stop() does; a second one at once
-  /// Returns the body of an answer the server itself gives to a bad request.
-  std::function<std::string(int status, std::string_view message)> error_body = {};
+  /// Returns the body of an answer the server itself gives to a bad request; the path is empty where none was read.
+  std::function<std::string(int status, std::string_view message, std::string_view path)> error_body = {};
   /// Receives a line for each answered request: method, path, status, milliseconds. No headers, queries or bodies.
   std::function<void(std::string_view line)> log = {};
 };

@@ -17,17 +17,15 @@ std::string token_or_nothing(const Tokenizer& t, std::optional<int32_t> id) {
 
 }  // namespace
 
-ChatSession ChatSession::open(const std::filesystem::path& file, const ModelOptions& options) {
+ChatSession ChatSession::open(const std::filesystem::path& file, const ModelOptions& options,
+                              const std::string& chat_template) {
   const io::GgufFile gguf = io::GgufFile::open(file);
   const io::GgufMetadata& m = gguf.metadata();
-  std::shared_ptr<const ChatTemplate> chat_template;
-  if (const std::string_view text = m.string_or("tokenizer.chat_template", ""); !text.empty())
-    chat_template = std::make_shared<ChatTemplate>(std::string(text));
-  return ChatSession(LanguageModel::load(gguf, options), Tokenizer::from_gguf(m), std::move(chat_template));
+  ModelTemplate found = find_chat_template(m, chat_template);
+  return ChatSession(LanguageModel::load(gguf, options), Tokenizer::from_gguf(m), std::move(found));
 }
 
-ChatSession::ChatSession(std::shared_ptr<LanguageModel> model, Tokenizer tokenizer,
-                         std::shared_ptr<const ChatTemplate> chat_template)
+ChatSession::ChatSession(std::shared_ptr<LanguageModel> model, Tokenizer tokenizer, ModelTemplate chat_template)
     : model_(std::move(model)),
       tokenizer_(std::move(tokenizer)),
       encoder_(tokenizer_),
@@ -52,7 +50,7 @@ std::vector<int32_t> ChatSession::render(size_t first) const {
   in.messages = Value::list(std::move(messages));
   in.bos_token = token_or_nothing(tokenizer_, tokenizer_.bos());
   in.eos_token = token_or_nothing(tokenizer_, tokenizer_.eos());
-  return encoder_.encode(template_->render(in));
+  return encoder_.encode(template_.chat->render(in));
 }
 
 /// Returns the prompt of as many of the last turns as fit.
@@ -95,7 +93,7 @@ Generated ChatSession::run(const std::vector<int32_t>& prompt, const ReplyOption
 }
 
 Generated ChatSession::reply(const std::string& user, const ReplyOptions& o) {
-  TG_CHECK(ValueError, template_, "[chat] the model has no chat template: it can complete texts only");
+  TG_CHECK(ValueError, can_chat(), "[chat] ", chat_problem(), ": it can complete texts only");
   messages_.push_back({"user", user});
   try {
     Generated out = run(fitting_prompt(), o);

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "tinygrad/llm/chat_prompt.h"
-#include "tinygrad/llm/chat_template.h"
 #include "tinygrad/llm/generate.h"
 #include "tinygrad/llm/language_model.h"
+#include "tinygrad/llm/model_template.h"
 #include "tinygrad/llm/tokenizer.h"
 
 namespace tg::llm {
@@ -32,10 +32,11 @@ struct ReplyOptions {
 /// When the conversation outgrows the context, its oldest turns are left out (`forgotten`), the system message never.
 class ChatSession {
  public:
-  /// Reads model, tokenizer and chat template of a GGUF file. A file without a template can complete texts only.
-  static ChatSession open(const std::filesystem::path& file, const ModelOptions& options = {});
-  ChatSession(std::shared_ptr<LanguageModel> model, Tokenizer tokenizer,
-              std::shared_ptr<const ChatTemplate> chat_template);
+  /// Reads model, tokenizer and chat template of a GGUF file, or takes the template that `chat_template` names
+  /// (find_chat_template). A file without a template, or with a broken one, can complete texts only.
+  static ChatSession open(const std::filesystem::path& file, const ModelOptions& options = {},
+                          const std::string& chat_template = {});
+  ChatSession(std::shared_ptr<LanguageModel> model, Tokenizer tokenizer, ModelTemplate chat_template);
 
   void set_system(std::string text);
   const std::vector<ChatMessage>& messages() const { return messages_; }
@@ -48,7 +49,8 @@ class ChatSession {
   /// Continues a text, without template and conversation.
   Generated complete(const std::string& text, const ReplyOptions& o = {});
 
-  bool can_chat() const { return template_ != nullptr; }
+  bool can_chat() const { return template_.chat != nullptr; }
+  const std::string& chat_problem() const { return template_.problem; }  ///< why it cannot; empty when it can
   int64_t forgotten() const { return forgotten_; }  ///< messages that were left out of the last prompt
   LanguageModel& model() const { return *model_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
@@ -61,7 +63,7 @@ class ChatSession {
   std::shared_ptr<LanguageModel> model_;
   Tokenizer tokenizer_;
   ChatEncoder encoder_;
-  std::shared_ptr<const ChatTemplate> template_;
+  ModelTemplate template_;
   std::string system_;
   std::vector<ChatMessage> messages_;  ///< without the system message
   int64_t forgotten_ = 0;

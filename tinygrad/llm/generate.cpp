@@ -124,7 +124,11 @@ std::string StopStrings::add(const std::string& piece) {
   if (stopped_) return {};
   held_ += piece;
   size_t end = std::string::npos;
-  for (const std::string& s : strings_) end = std::min(end, held_.find(s));
+  for (const std::string& s : strings_) {
+    const size_t at = held_.find(s);
+    if (at < end) matched_ = s;
+    end = std::min(end, at);
+  }
   if (end != std::string::npos) {
     stopped_ = true;
     held_.resize(end);

@@ -27,13 +27,14 @@ class StopStrings {
   explicit StopStrings(std::vector<std::string> strings);
   /// Adds a piece of text and returns what can be shown: what cannot be the beginning of a stop string any more.
   std::string add(const std::string& piece);
-  bool stopped() const { return stopped_; }  ///< a stop string was seen; nothing comes after it
+  bool stopped() const { return stopped_; }                ///< a stop string was seen; nothing comes after it
+  const std::string& matched() const { return matched_; }  ///< the stop string that was seen; empty: none
   /// Returns what was held back, at the end of a reply that no stop string ended.
   std::string finish();
 
  private:
   std::vector<std::string> strings_;
-  std::string held_;
+  std::string held_, matched_;
   bool stopped_ = false;
 };
 

@@ -20,7 +20,8 @@ ServedModel load_encoder(const std::filesystem::path& path) {
 
 }  // namespace
 
-ServedModel load_served_model(const std::filesystem::path& file, const ModelOptions& options) {
+ServedModel load_served_model(const std::filesystem::path& file, const ModelOptions& options,
+                              const std::string& chat_template) {
   if (std::filesystem::is_directory(file)) {
     ServedModel served = load_encoder(file);
     served.id = std::filesystem::weakly_canonical(file).filename().string();
@@ -38,8 +39,7 @@ ServedModel load_served_model(const std::filesystem::path& file, const ModelOpti
   ServedModel served;
   served.id = file.stem().string();
   served.tokenizer = Tokenizer::from_gguf(metadata);
-  if (const std::string_view text = metadata.string_or("tokenizer.chat_template", ""); !text.empty())
-    served.chat_template = std::make_shared<ChatTemplate>(std::string(text));
+  served.chat_template = find_chat_template(metadata, chat_template);
   served.model = LanguageModel::load(gguf, options);
   const std::string pooling = served.model->config().architecture + ".pooling_type";
   served.embed_last_token = metadata.integer_or(pooling, 0, 0, kPoolKinds) == kPoolLast;

@@ -22,20 +22,42 @@ struct Route {
   std::string_view method, path;
   void (*serve)(ServerState&, const io::HttpRequest&, const ReplyPtr&);
   bool prefix = false;  ///< serves what follows after a slash too
+  ErrorShape errors = ErrorShape::kOpenAi;
+  bool open = false;  ///< asks for no key
 };
 
 constexpr Route kRoutes[] = {
-    {"GET", "/", serve_page},
-    {"GET", "/health", serve_health},
-    {"GET", "/v1/health", serve_health},
+    {"GET", "/", serve_page, false, ErrorShape::kOpenAi, true},
+    {"GET", "/health", serve_health, false, ErrorShape::kOpenAi, true},
+    {"GET", "/v1/health", serve_health, false, ErrorShape::kOpenAi, true},
     {"GET", "/metrics", serve_metrics},
     {"GET", "/v1/models", serve_models, true},
     {"POST", "/v1/chat/completions", serve_chat},
     {"POST", "/v1/completions", serve_completions},
+    {"POST", "/v1/responses", serve_responses},
+    {"POST", "/v1/messages", serve_messages, false, ErrorShape::kAnthropic},
+    {"POST", "/v1/messages/count_tokens", serve_count_tokens, false, ErrorShape::kAnthropic},
     {"POST", "/v1/embeddings", serve_embeddings},
+    {"POST", "/v1/rerank", serve_rerank},
+    {"POST", "/rerank", serve_rerank},
+    {"POST", "/v1/reranking", serve_rerank},
+    {"POST", "/reranking", serve_rerank},
     {"POST", "/tokenize", serve_tokenize},
     {"POST", "/detokenize", serve_detokenize},
 };
+
+/// Returns a path without the slashes at its end: clients join addresses with one too many.
+std::string_view plain_path(std::string_view path) {
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  return path;
+}
+
+/// Returns the shape of the errors of a path, known or not.
+ErrorShape errors_of(std::string_view path) {
+  for (const Route& route : kRoutes)
+    if (plain_path(path) == route.path) return route.errors;
+  return ErrorShape::kOpenAi;
+}
 
 /// Counts an answer when its status is known.
 class CountedReply final : public io::HttpReply {
@@ -74,19 +96,20 @@ bool is_json(const io::HttpRequest& request) {
 
 /// Answers while the model is being loaded. Who asks for its health waits a moment, so that asking again at once is no
 /// load.
-void say_loading(const ServerState& s, const io::HttpRequest& request, const ReplyPtr& reply) {
+void say_loading(const ServerState& s, const io::HttpRequest& request, const ReplyPtr& reply, ErrorShape shape) {
   const bool health = request.path.ends_with("/health");
   for (const auto start = Clock::now(); health && Clock::now() - start < kHealthWait && !reply->closed();) {
     if (s.ready.load(std::memory_order_acquire)) return reply->send({200, std::string(kHealthy)});
     std::this_thread::sleep_for(kHealthPoll);
   }
   const std::string body =
-      health ? R"({"status":"loading"})" : api_error_json(503, "the model is being loaded", {}, "loading");
+      health ? R"({"status":"loading"})" : api_error_json({503, "the model is being loaded", {}, "loading"}, shape);
   reply->send({503, body, "application/json", {{"Retry-After", "1"}}});
 }
 
 void dispatch(ServerState& s, io::HttpRequest request, ReplyPtr reply) {
   const std::string method = request.method == "HEAD" ? "GET" : request.method;
+  request.path = plain_path(request.path);
   std::string allowed;
   for (const Route& route : kRoutes) {
     const bool below = route.prefix && request.path.starts_with(route.path) && request.path[route.path.size()] == '/';
@@ -96,16 +119,17 @@ void dispatch(ServerState& s, io::HttpRequest request, ReplyPtr reply) {
       continue;
     }
     const auto counted = std::make_shared<CountedReply>(s.counts, route.path, reply);
-    if (!s.ready.load(std::memory_order_acquire)) return say_loading(s, request, counted);
+    if (!s.ready.load(std::memory_order_acquire)) return say_loading(s, request, counted, route.errors);
     try {
       if (method == "POST" && !is_json(request))
         throw ApiError(415, "expected the header Content-Type: application/json");
       return route.serve(s, request, counted);
-    } catch (...) { return refuse_request(counted); }
+    } catch (...) { return refuse_request(counted, route.errors); }
   }
   const ReplyPtr counted = std::make_shared<CountedReply>(s.counts, "other", std::move(reply));
-  if (allowed.empty()) return counted->send({404, api_error_json(404, "there is no such path")});
-  counted->send({405, api_error_json(405, str("expected ", allowed)), "application/json", {{"Allow", allowed}}});
+  const ErrorShape shape = errors_of(request.path);
+  if (allowed.empty()) return counted->send({404, api_error_json(404, "there is no such path", shape)});
+  counted->send({405, api_error_json(405, str("expected ", allowed), shape), "application/json", {{"Allow", allowed}}});
 }
 
 /// Generates a few tokens for `count` prompts at once; each begins with another token.
@@ -138,17 +162,18 @@ void warm_up(Engine& engine, int64_t max_queue) {
 
 }  // namespace
 
-void refuse_request(const ReplyPtr& reply) {
+void refuse_request(const ReplyPtr& reply, ErrorShape shape) {
   try {
     throw;
-  } catch (const ApiError& e) { reply->send({e.status, api_error_json(e)}); } catch (const QueueFullError& e) {
-    reply->send({429, api_error_json(429, e.what(), {}, "queue_full"), "application/json", {{"Retry-After", "1"}}});
+  } catch (const ApiError& e) { reply->send({e.status, api_error_json(e, shape)}); } catch (const QueueFullError& e) {
+    const ApiError error(429, e.what(), {}, "queue_full");
+    reply->send({429, api_error_json(error, shape), "application/json", {{"Retry-After", "1"}}});
   } catch (const Cancelled&) {
-    reply->send({503, api_error_json(503, "the server is stopping")});
+    reply->send({503, api_error_json(503, "the server is stopping", shape)});
   } catch (const ValueError& e) {
-    reply->send({400, api_error_json(400, e.what())});
+    reply->send({400, api_error_json(400, e.what(), shape)});
   } catch (const std::exception&) {  // its text could hold what others sent
-    reply->send({500, api_error_json(500, "internal error")});
+    reply->send({500, api_error_json(500, "internal error", shape)});
   }
 }
 
@@ -197,8 +222,13 @@ struct LlmServer::Impl {
 
 void LlmServer::Impl::listen() {
   io::HttpOptions options = state.options.http;
-  options.open_paths = {"/", "/health", "/v1/health"};
-  options.error_body = [](int status, std::string_view message) { return api_error_json(status, message); };
+  for (const Route& route : kRoutes)
+    if (route.open)
+      options.open_paths.insert(options.open_paths.end(), {std::string(route.path), str(route.path, "/")});
+  options.key_headers = {"x-api-key"};  // of Anthropic's clients
+  options.error_body = [](int status, std::string_view message, std::string_view path) {
+    return api_error_json(status, message, errors_of(path));
+  };
   http = std::make_unique<io::HttpServer>(std::move(options), [&s = state](io::HttpRequest request, ReplyPtr reply) {
     dispatch(s, std::move(request), std::move(reply));
   });
@@ -222,7 +252,7 @@ void LlmServer::Impl::prepare(ServedModel model) {
   TG_CHECK(ValueError, model.tokenizer && (model.model || model.embed),
            "[serve] expected a tokenizer, and a model or embeddings");
   state.model = std::move(model);
-  if (state.model.chat_template) state.chat_encoder.emplace(*state.model.tokenizer);
+  if (state.model.chat_template.chat) state.chat_encoder.emplace(*state.model.tokenizer);
   if (state.model.embed) state.embeddings = std::make_unique<EmbeddingQueue>(state.options.engine.max_queue);
   if (state.model.model) {
     {

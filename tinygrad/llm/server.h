@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "tinygrad/io/http_server.h"
-#include "tinygrad/llm/chat_template.h"
 #include "tinygrad/llm/engine.h"
 #include "tinygrad/llm/language_model.h"
+#include "tinygrad/llm/model_template.h"
 #include "tinygrad/llm/sampler.h"
 #include "tinygrad/llm/tokenizer.h"
 
@@ -24,7 +24,7 @@ struct ServedModel {
   std::vector<std::string> aliases;  ///< further names that requests may use
   std::shared_ptr<LanguageModel> model;
   std::optional<Tokenizer> tokenizer;
-  std::shared_ptr<const ChatTemplate> chat_template;  ///< none: chats are refused
+  ModelTemplate chat_template;  ///< without one chats are refused
   /// Returns one vector for each text, all of one length.
   std::function<std::vector<std::vector<float>>(std::span<const std::string> texts)> embed;
   int64_t embedding_context = 512;  ///< tokens of a text at most, for `embed`

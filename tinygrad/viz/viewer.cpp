@@ -225,7 +225,7 @@ io::HttpOptions viewer_server_options(uint16_t port) {
   o.limits.unsent_bytes = size_t{1} << 30;
   o.limits.all_unsent_bytes = uint64_t{2} << 30;
   o.stop_on_signals = true;
-  o.error_body = [](int status, std::string_view message) { return refusal(status, message).body; };
+  o.error_body = [](int status, std::string_view message, std::string_view) { return refusal(status, message).body; };
   return o;
 }
 

@@ -16,6 +16,8 @@ def parse(args: list[str] | None = None) -> argparse.Namespace:
   p.add_argument("-p", "--prompt", help="answer this and end")
   p.add_argument("--raw", action="store_true", help="continue --prompt as it is, without the chat template")
   p.add_argument("-s", "--system", help="system message")
+  p.add_argument("--chat-template", default="", metavar="FILE|NAME",
+                 help="a template of conversations in place of the model's: a file, or chatml, llama3, ...")
   p.add_argument("-c", "--context", "--max_context", type=int, default=0,
                  help="tokens of a conversation; 0: the model's own, at most 4096")
   p.add_argument("-n", "--max-tokens", type=int, default=-1, help="tokens of a reply; -1: until the context is full")
@@ -35,6 +37,8 @@ def parse(args: list[str] | None = None) -> argparse.Namespace:
   p.add_argument("--json", action="store_true", help="the figures of --benchmark as JSON")
   out = p.parse_args(args)
   if out.raw and out.prompt is None: p.error("--raw needs --prompt")
+  if out.raw and (out.system or out.chat_template): p.error("--raw takes no --system and no --chat-template")
+  if not 0 <= out.temperature <= 100: p.error(f"--temperature: got {out.temperature}, expected 0 to 100")
   if out.max_tokens < -1: p.error(f"--max-tokens: got {out.max_tokens}, expected -1 or more")
   if not 0 <= out.threads <= 1024: p.error(f"--threads: got {out.threads}, expected 0 to 1024")
   return out
@@ -120,11 +124,17 @@ def main(args: list[str] | None = None) -> None:
     return
   if a.benchmark is not None: return benchmark(a)
   file = _core.llm_find_model(a.model, lambda line: print(line, file=sys.stderr))
-  if a.serve is not None: return serve_forever(file, port=a.serve, context=a.context)
-  chat = _core.ChatSession.open(file, a.context, a.cache, a.device)
+  if a.serve is not None:
+    return serve_forever(file, port=a.serve, context=a.context, chat_template=a.chat_template)
+  chat = _core.ChatSession.open(file, a.context, a.cache, a.device, a.chat_template)
+  if chat.model.context_warning: print(f"[{chat.model.context_warning}]", file=sys.stderr)
+  other = "--chat-template FILE|NAME gives another"
+  if a.system and not chat.can_chat: sys.exit(f"--system needs a chat template, and {chat.chat_problem}: {other}")
   if a.system: chat.set_system(a.system)
+  if a.prompt is not None and not a.raw and not chat.can_chat:
+    print(f"[{chat.chat_problem}: the text is continued as it is; {other}]", file=sys.stderr)
   if a.prompt is not None: answer(a, chat, a.prompt, raw=a.raw or not chat.can_chat)
-  elif not chat.can_chat: sys.exit(f"{a.model} has no chat template: use --prompt to continue a text")
+  elif not chat.can_chat: sys.exit(f"{a.model}: {chat.chat_problem}: --prompt continues a text, {other}")
   else: talk(a, chat)
 
 

@@ -1,5 +1,6 @@
-/// \file Errors of the HTTP API, in the shape OpenAI's clients read.
+/// \file Errors of the HTTP API, in the shapes that clients read.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -16,9 +17,14 @@ struct ApiError : Error {
   std::string code;   ///< for programs, such as "context_length_exceeded"; empty: none
 };
 
-/// Returns {"error": {"message", "type", "param", "code"}}; the type follows from the status.
-std::string api_error_json(int status, std::string_view message, std::string_view param = {},
-                           std::string_view code = {});
-std::string api_error_json(const ApiError& e);
+/// Whose clients read an error.
+enum class ErrorShape : uint8_t {
+  kOpenAi,    ///< {"error": {"message", "type", "param", "code"}}
+  kAnthropic  ///< {"type": "error", "error": {"type", "message"}}
+};
+
+/// Returns the body of an answer that says an error; the type follows from the status.
+std::string api_error_json(const ApiError& e, ErrorShape shape = ErrorShape::kOpenAi);
+std::string api_error_json(int status, std::string_view message, ErrorShape shape = ErrorShape::kOpenAi);
 
 }  // namespace tg::llm

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/llm/serve/api_error.h"
 
 namespace tg::llm {
@@ -13,8 +14,17 @@ ApiFields::ApiFields(const Value& object, std::string path) : object_(object), p
 }
 
 const Value* ApiFields::find(std::string_view name) const {
+  asked_.emplace(name);
   const Value* v = object_.find(name);
   return v && !v->is_none() ? v : nullptr;
+}
+
+void ApiFields::refuse_others(std::span<const std::string_view> ignored) const {
+  for (const auto& [key, value] : object_.entries()) {
+    const std::string& name = key.as_string();
+    if (value.is_none() || asked_.contains(name) || contains(ignored, name)) continue;
+    throw ApiError(400, str(path_of(name), ": this server does not know the field"), path_of(name), "unknown_field");
+  }
 }
 
 std::string ApiFields::path_of(std::string_view name) const {
@@ -103,6 +113,8 @@ std::optional<Value> ApiFields::list(std::string_view name, size_t max_items) co
   if (!v->is_list() || v->size() > max_items) refuse(name, str("a list of up to ", max_items, " items"));
   return *v;
 }
+
+void refuse_field(const std::string& path, std::string_view what) { throw ApiError(400, str(path, ": ", what), path); }
 
 std::vector<int32_t> api_tokens(const Value& list, int64_t vocabulary, const std::string& path) {
   if (!list.is_list()) throw ApiError(400, str(path, ": expected a list of tokens"), path);

@@ -3,6 +3,8 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,13 +32,21 @@ class ApiFields {
   std::optional<Value> object(std::string_view name) const;
   std::optional<Value> list(std::string_view name, size_t max_items) const;
 
+  /// Refuses a field that no call asked for and that `ignored` does not name: passing over it could change the answer.
+  /// Comes after all reads.
+  void refuse_others(std::span<const std::string_view> ignored = {}) const;
+
   std::string path_of(std::string_view name) const;
   [[noreturn]] void refuse(std::string_view name, std::string_view expected) const;
 
  private:
   Value object_;
   std::string path_;
+  mutable std::set<std::string, std::less<>> asked_;  ///< fields that were read
 };
+
+/// Throws an ApiError (400) that names a field and says what is wrong.
+[[noreturn]] void refuse_field(const std::string& path, std::string_view what);
 
 /// Returns token ids of a list, each below `vocabulary`; ApiError that names `path`.
 std::vector<int32_t> api_tokens(const Value& list, int64_t vocabulary, const std::string& path);

@@ -1,5 +1,6 @@
-/// \file What clients ask for: bodies of /v1/chat/completions, /v1/completions and /v1/embeddings as checked structs.
-/// Source: https://platform.openai.com/docs/api-reference (the fields; unknown ones are ignored).
+/// \file What clients ask for: bodies of requests as checked structs.
+/// Sources: https://platform.openai.com/docs/api-reference, https://docs.anthropic.com/en/api/messages, and for rerank
+/// https://jina.ai/reranker (the fields; unknown ones are refused).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -44,14 +45,23 @@ struct ApiReplyOptions {
 
 enum class ToolChoice : uint8_t { kNone, kAuto, kRequired };
 
+/// What every API that chats is translated to.
 struct ChatRequest {
   ApiReplyOptions reply;
-  Value messages;  ///< as templates read them: content is text, arguments of calls are objects
-  Value tools;     ///< none: there are none
+  Value messages;                           ///< as templates read them: content is text, arguments of calls are objects
+  std::string messages_field = "messages";  ///< of the request, that they come from
+  Value tools;                              ///< in OpenAI's form; none: there are none
   ToolChoice tool_choice = ToolChoice::kAuto;
-  Value constraint;          ///< a JSON schema the reply must satisfy; none: any text
-  bool any_json = false;     ///< the reply must be a JSON object
-  Value template_variables;  ///< `chat_template_kwargs`; none: no others
+  bool one_call = false;         ///< the reply ends with its first call
+  Value constraint;              ///< a JSON schema the reply must satisfy; none: any text
+  std::string constraint_field;  ///< of the request, that the schema comes from
+  Value template_variables;      ///< further variables of the template; none: no others
+};
+
+/// A request of /v1/responses.
+struct ResponsesRequest {
+  ChatRequest chat;
+  Value echo;  ///< the fields that the answer repeats
 };
 
 using TextOrTokens = std::variant<std::string, std::vector<int32_t>>;
@@ -69,9 +79,22 @@ struct EmbeddingRequest {
   int64_t dimensions = 0;  ///< 0: all
 };
 
-/// Check a body; ApiError (400) names the field. `defaults` hold for sampling options the client leaves open.
+struct RerankRequest {
+  std::string model, query;
+  std::vector<std::string> documents;
+  int64_t top = 0;  ///< how many of the best are wanted; 0: all
+  bool with_documents = false;
+};
+
+/// Check a body; ApiError (400) names the field, also one that this server does not know. `defaults` hold for sampling
+/// options the client leaves open.
 ChatRequest read_chat_request(const Value& body, const SamplingOptions& defaults, int64_t vocabulary);
 CompletionRequest read_completion_request(const Value& body, const SamplingOptions& defaults, int64_t vocabulary);
 EmbeddingRequest read_embedding_request(const Value& body, int64_t vocabulary);
+RerankRequest read_rerank_request(const Value& body);
+ResponsesRequest read_responses_request(const Value& body, const SamplingOptions& defaults, int64_t vocabulary);
+/// The same of /v1/messages, or of its count_tokens, which generates nothing.
+ChatRequest read_messages_request(const Value& body, const SamplingOptions& defaults, int64_t vocabulary,
+                                  bool generates = true);
 
 }  // namespace tg::llm

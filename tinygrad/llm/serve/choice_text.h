@@ -27,6 +27,8 @@ class ChoiceText {
   ReplyDelta add(const ReplyToken& token, bool record);
   /// Returns whether a stop string ended the text.
   bool stopped() const { return stops_.stopped(); }
+  /// Returns the stop string that ended the text; empty: none did.
+  const std::string& stop_string() const { return stops_.matched(); }
   /// Takes the end and returns what was held back.
   ReplyDelta finish();
   /// Returns the tokens recorded since the last call.

@@ -11,23 +11,28 @@
 
 #include "tinygrad/io/http_server.h"
 #include "tinygrad/llm/engine.h"
+#include "tinygrad/llm/serve/answer_format.h"
 #include "tinygrad/llm/serve/api_requests.h"
 #include "tinygrad/llm/serve/choice_text.h"
 #include "tinygrad/llm/tokenizer.h"
 
 namespace tg::llm {
 
+class JsonConstraint;
+
 /// What is asked of the engine, and how the answer is written.
 struct ReplyPlan {
-  bool chat = true;
+  AnswerFormatFactory format;
   std::string model;  ///< as the answer names it
   ApiReplyOptions options;
   std::vector<std::vector<int32_t>> prompts;  ///< each gets options.choices replies
   std::vector<std::string> echo;              ///< text before the replies of each prompt; empty: none
   std::optional<ReplyForm> form;              ///< how calls and reasoning are marked
   bool is_call = false;                       ///< the reply as a whole is the JSON of one call
+  bool one_call = false;                      ///< the reply ends with its first call
   std::vector<int32_t> stop_tokens;
   std::function<std::shared_ptr<JsonConstraint>()> constraint;  ///< makes one for each reply; empty: any text
+  std::string constraint_field;                                 ///< of the request, that the constraint comes from
 };
 
 class ReplyJob : public std::enable_shared_from_this<ReplyJob> {
@@ -39,45 +44,24 @@ class ReplyJob : public std::enable_shared_from_this<ReplyJob> {
   ReplyJob(const Tokenizer& tokenizer, ReplyPlan plan, std::shared_ptr<io::HttpReply> reply);
 
  private:
-  struct Choice {
-    ChoiceText text;
-    std::string content, reasoning;
-    std::vector<ToolCall> calls;
-    std::vector<TokenRecord> records;
-    ReplyEnd end;
-    bool ended = false;
-    int64_t text_offset = 0;
-  };
   EngineRequest request(size_t choice);
   bool on_token(size_t choice, const ReplyToken& token);
   void on_end(size_t choice, const ReplyEnd& end);
   void take(size_t choice, ReplyDelta delta);
-  void take_call(Choice& choice) const;
+  void deliver(size_t choice, ReplyDelta delta);
   void fail(const ReplyEnd& end);
   void complete();
-  std::string finish_reason(const Choice& choice) const;
-  Value usage() const;
-  Value timings() const;
-  Value head(std::string_view object) const;
-  std::string whole_choice(size_t i);
-  std::string delta_choice(size_t i, const ReplyDelta& delta, std::optional<std::string> finish);
-  std::string logprobs(Choice& choice, const std::vector<TokenRecord>& records) const;
-  void send_event(const std::string& json);
-  void send_delta(size_t i, const ReplyDelta& delta, std::optional<std::string> finish = {});
 
   Tokenizer tokenizer_;
   ReplyPlan plan_;
   std::shared_ptr<io::HttpReply> reply_;
-  std::string id_;
-  int64_t created_;
   std::mutex mutex_;  // guards what follows: replies may begin before the request is entirely submitted
-  std::vector<Choice> choices_;
+  ReplyState state_;
+  std::unique_ptr<AnswerFormat> format_;
+  std::vector<ChoiceText> texts_;  // of each choice
   std::vector<std::shared_ptr<RequestTicket>> tickets_;
   size_t ended_ = 0;
   bool failed_ = false;
 };
-
-/// Returns `prefix` and 24 random letters and digits.
-std::string random_id(std::string_view prefix);
 
 }  // namespace tg::llm

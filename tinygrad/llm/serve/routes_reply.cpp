@@ -1,4 +1,4 @@
-/// \file Routes that generate: /v1/chat/completions and /v1/completions.
+/// \file Routes that generate: chats in three APIs, which become one plan, and completions.
 #include <algorithm>
 #include <random>
 
@@ -55,7 +55,7 @@ std::string tools_as_text(const Value& tools) {
 /// Returns the messages with a text added to the system message, which is made where there is none.
 Value with_system_text(const Value& messages, const std::string& text) {
   std::vector<Value> all(messages.items().begin(), messages.items().end());
-  const auto role = [](const Value& m) { return m.find(std::string_view("role"))->as_string(); };
+  const auto role = [](const Value& m) { return m.find("role")->as_string(); };
   if (role(all[0]) == "system") {
     const std::string& before = all[0].find(std::string_view("content"))->as_string();
     all[0] = Value::dict({{"role", "system"}, {"content", before.empty() ? text : before + "\n\n" + text}});
@@ -71,8 +71,9 @@ struct Prompt {
 };
 
 Prompt chat_prompt(const ServerState& s, const ChatRequest& request) {
-  if (!s.model.chat_template) throw ApiError(400, "this model has no chat template: use /v1/completions", "model");
-  const ChatTemplate& chat = *s.model.chat_template;
+  if (!s.model.chat_template.chat)
+    throw ApiError(400, s.model.chat_template.problem + ": use /v1/completions", "model", "template_error");
+  const ChatTemplate& chat = *s.model.chat_template.chat;
   ChatInput input;
   input.messages = request.messages;
   input.variables = request.template_variables;
@@ -88,7 +89,7 @@ Prompt chat_prompt(const ServerState& s, const ChatRequest& request) {
   RenderedChat rendered;
   try {
     rendered = chat.render(input);
-  } catch (const TemplateError& e) { throw ApiError(400, e.what(), "messages", "template_error"); }
+  } catch (const TemplateError& e) { throw ApiError(400, e.what(), request.messages_field, "template_error"); }
   Prompt prompt{s.chat_encoder->encode(rendered), detect_reply_form(chat.source(), rendered.text)};
   if (!tools) prompt.form.tools = ToolCallForm::none;
   else if (!known) prompt.form.tools = ToolCallForm::hermes;
@@ -97,15 +98,13 @@ Prompt chat_prompt(const ServerState& s, const ChatRequest& request) {
 
 /// Returns what makes a constraint for each reply; a schema that cannot be enforced is refused.
 std::function<std::shared_ptr<JsonConstraint>()> constraint_of(ServerState& s, const ChatRequest& request) {
-  if (request.constraint.is_none() && !request.any_json) return {};
-  const char* param = request.tool_choice == ToolChoice::kRequired ? "tools" : "response_format";
+  if (request.constraint.is_none()) return {};
   try {
     SchemaOptions options;
     options.ordered = request.tool_choice == ToolChoice::kRequired;  // the name decides what the arguments are
-    const Value any_object = Value::dict({{Value("type"), Value("object")}});
-    const JsonSchema schema = s.schemas.compiled(request.any_json ? any_object : request.constraint, options);
+    const JsonSchema schema = s.schemas.compiled(request.constraint, options);
     return [schema, &s] { return std::make_shared<JsonConstraint>(schema, s.vocabulary_bytes()); };
-  } catch (const Error& e) { throw ApiError(400, e.what(), param, "unsupported_schema"); }
+  } catch (const Error& e) { throw ApiError(400, e.what(), request.constraint_field, "unsupported_schema"); }
 }
 
 std::vector<int32_t> end_tokens(const ServerState& s) {
@@ -119,24 +118,53 @@ void require_generation(const ServerState& s) {
   if (!s.engine) throw ApiError(400, "this model makes embeddings only", "model");
 }
 
-}  // namespace
-
-void serve_chat(ServerState& s, const io::HttpRequest& http, const ReplyPtr& reply) {
-  require_generation(s);
-  const ChatRequest request = read_chat_request(parse_api_body(http.body), sampling_defaults(s), s.vocabulary());
+/// Generates the replies of a chat, in whichever API it was asked for.
+void start_chat(ServerState& s, const ChatRequest& request, AnswerFormatFactory format, const ReplyPtr& reply) {
   s.check_model(request.reply.model);
   Prompt prompt = chat_prompt(s, request);
-  check_fits(s, prompt.tokens, "messages");
+  check_fits(s, prompt.tokens, request.messages_field.c_str());
   ReplyPlan plan;
+  plan.format = std::move(format);
   plan.model = s.model.id;
   plan.options = request.reply;
   plan.prompts.push_back(std::move(prompt.tokens));
   plan.constraint = constraint_of(s, request);
+  plan.constraint_field = request.constraint_field;
   plan.is_call = request.tool_choice == ToolChoice::kRequired;
+  plan.one_call = request.one_call;
   if (!plan.constraint) plan.form = std::move(prompt.form);
   plan.stop_tokens = end_tokens(s);
   check_logprobs(s, plan);
   ReplyJob::start(*s.engine, s.tokenizer(), std::move(plan), reply);
+}
+
+}  // namespace
+
+void serve_chat(ServerState& s, const io::HttpRequest& http, const ReplyPtr& reply) {
+  require_generation(s);
+  start_chat(s, read_chat_request(parse_api_body(http.body), sampling_defaults(s), s.vocabulary()), make_chat_answer,
+             reply);
+}
+
+void serve_responses(ServerState& s, const io::HttpRequest& http, const ReplyPtr& reply) {
+  require_generation(s);
+  ResponsesRequest request = read_responses_request(parse_api_body(http.body), sampling_defaults(s), s.vocabulary());
+  start_chat(s, request.chat, responses_answer(std::move(request.echo)), reply);
+}
+
+void serve_messages(ServerState& s, const io::HttpRequest& http, const ReplyPtr& reply) {
+  require_generation(s);
+  start_chat(s, read_messages_request(parse_api_body(http.body), sampling_defaults(s), s.vocabulary()),
+             make_messages_answer, reply);
+}
+
+void serve_count_tokens(ServerState& s, const io::HttpRequest& http, const ReplyPtr& reply) {
+  require_generation(s);
+  const ChatRequest request =
+      read_messages_request(parse_api_body(http.body), sampling_defaults(s), s.vocabulary(), false);
+  s.check_model(request.reply.model);
+  const auto tokens = static_cast<int64_t>(chat_prompt(s, request).tokens.size());
+  reply->send({200, Value::dict({{"input_tokens", tokens}}).json(compact_json())});
 }
 
 void serve_completions(ServerState& s, const io::HttpRequest& http, const ReplyPtr& reply) {
@@ -145,7 +173,7 @@ void serve_completions(ServerState& s, const io::HttpRequest& http, const ReplyP
       read_completion_request(parse_api_body(http.body), sampling_defaults(s), s.vocabulary());
   s.check_model(request.reply.model);
   ReplyPlan plan;
-  plan.chat = false;
+  plan.format = make_completion_answer;
   plan.model = s.model.id;
   plan.options = request.reply;
   for (const TextOrTokens& input : request.prompts) {

@@ -1,6 +1,4 @@
 /// \file Routes about the model and its tokens, health, the chat page.
-#include <charconv>
-
 #include "tinygrad/base/text.h"
 #include "tinygrad/llm/serve/api_error.h"
 #include "tinygrad/llm/serve/api_fields.h"
@@ -17,20 +15,6 @@ Value model_entry(const ServerState& s) {
   std::vector<Value::Entry> entries{{"id", s.model.id}, {"object", "model"}, {"created", 0}, {"owned_by", "tinygrad"}};
   if (s.model.model) entries.emplace_back("max_model_len", s.model.model->max_context());
   return Value::dict(std::move(entries));
-}
-
-/// Returns a segment of a path with %XX read as bytes; what is no such escape stays, all of it where it is no UTF-8.
-std::string percent_decoded(std::string_view segment) {
-  std::string out;
-  for (size_t i = 0; i < segment.size(); i++) {
-    unsigned byte = 0;
-    const char* end = segment.data() + i + 3;
-    const bool escape = segment[i] == '%' && i + 2 < segment.size() &&
-                        std::from_chars(segment.data() + i + 1, end, byte, 16).ptr == end;
-    out += escape ? static_cast<char>(byte) : segment[i];
-    if (escape) i += 2;
-  }
-  return is_utf8(out) ? out : std::string(segment);
 }
 
 }  // namespace
@@ -54,6 +38,8 @@ void serve_tokenize(ServerState& s, const io::HttpRequest& http, const ReplyPtr&
   options.add_special = fields.flag("add_special", fields.flag("add_special_tokens", false));
   options.parse_special = fields.flag("parse_special", false);
   const bool pieces = fields.flag("with_pieces", false);
+  s.check_model(fields.text("model"));
+  fields.refuse_others();
   const std::vector<int32_t> found = s.tokenizer().encode(text, options);
   if (found.size() > kApiTokens)
     throw ApiError(400, str("the text has ", found.size(), " tokens, at most ", kApiTokens), name);
@@ -73,6 +59,8 @@ void serve_detokenize(ServerState& s, const io::HttpRequest& http, const ReplyPt
   if (!list) fields.refuse("tokens", "a list of tokens");
   const std::vector<int32_t> tokens = api_tokens(*list, s.tokenizer().vocab_size(), "tokens");
   const std::string text = s.tokenizer().decode(tokens, fields.flag("skip_special", false));
+  s.check_model(fields.text("model"));
+  fields.refuse_others();
   answer(reply, Value::dict({{"content", text}, {"prompt", text}}));
 }
 

@@ -13,6 +13,7 @@
 #include "tinygrad/llm/chat_prompt.h"
 #include "tinygrad/llm/engine.h"
 #include "tinygrad/llm/json_constraint.h"
+#include "tinygrad/llm/serve/api_error.h"
 #include "tinygrad/llm/serve/api_requests.h"
 #include "tinygrad/llm/serve/embedding_queue.h"
 #include "tinygrad/llm/serve/schema_store.h"
@@ -64,11 +65,15 @@ using ReplyPtr = std::shared_ptr<io::HttpReply>;
 inline constexpr std::string_view kHealthy = R"({"status":"ok"})";
 
 /// Turns the exception that is being handled into an answer.
-void refuse_request(const ReplyPtr& reply);
+void refuse_request(const ReplyPtr& reply, ErrorShape shape = ErrorShape::kOpenAi);
 
 // The routes. Each answers, or throws what `refuse_request` turns into an answer.
 void serve_chat(ServerState& s, const io::HttpRequest& request, const ReplyPtr& reply);
 void serve_completions(ServerState& s, const io::HttpRequest& request, const ReplyPtr& reply);
+void serve_responses(ServerState& s, const io::HttpRequest& request, const ReplyPtr& reply);
+void serve_messages(ServerState& s, const io::HttpRequest& request, const ReplyPtr& reply);
+void serve_count_tokens(ServerState& s, const io::HttpRequest& request, const ReplyPtr& reply);
+void serve_rerank(ServerState& s, const io::HttpRequest& request, const ReplyPtr& reply);
 void serve_embeddings(ServerState& s, const io::HttpRequest& request, const ReplyPtr& reply);
 void serve_models(ServerState& s, const io::HttpRequest& request, const ReplyPtr& reply);
 void serve_tokenize(ServerState& s, const io::HttpRequest& request, const ReplyPtr& reply);
