@@ -219,7 +219,7 @@ def claude(server):
 
 
 def test_messages(claude):
-  options = dict(model="tiny", system="Be brief", messages=MESSAGES, max_tokens=24, temperature=0)
+  options = dict(model="tiny", system="Be brief", messages=MESSAGES, max_tokens=24, extra_body={"temperature": 0})
   whole = claude.messages.create(**options)
   assert whole.role == "assistant" and whole.stop_reason in ("end_turn", "max_tokens")
   assert whole.usage.output_tokens <= 24
@@ -234,7 +234,7 @@ def test_messages(claude):
 def test_tools_of_messages(claude):
   function = TOOLS[0]["function"]
   tools = [{"name": function["name"], "description": function["description"], "input_schema": function["parameters"]}]
-  r = claude.messages.create(model="tiny", messages=MESSAGES, max_tokens=200, temperature=1, tools=tools,
+  r = claude.messages.create(model="tiny", messages=MESSAGES, max_tokens=200, tools=tools,
                              tool_choice={"type": "tool", "name": "weather"})
   call = r.content[0]
   assert (r.stop_reason, call.type, call.name) == ("tool_use", "tool_use", "weather")

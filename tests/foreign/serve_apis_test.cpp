@@ -169,6 +169,16 @@ TEST_F(Messages, ToolsAreCalled) {
   EXPECT_THAT(text_at(none, "content", 0, "text"), HasSubstr("<tool_call>"));
 }
 
+TEST_F(Messages, SchemasHold) {
+  const Value r = json_of(send(str(R"("output_config":{"format":{"type":"json_schema","schema":)", kSchema, "}}")));
+  EXPECT_EQ(text_at(r, "content", 0, "text"), R"({"n": 7})");
+  EXPECT_THAT(refusal(R"({"max_tokens":5,"messages":[{"role":"user","content":"hi"}],)"
+                      R"("output_config":{"format":{"type":"json_schema","schema":{"not":{}}}}})"),
+              HasSubstr("#/not"));
+  EXPECT_THAT(refusal(R"({"max_tokens":5,"messages":[{"role":"user","content":"hi"}],"output_config":{"x":1}})"),
+              HasSubstr("output_config.x"));
+}
+
 TEST_F(Messages, TokensAreCounted) {
   const Value r = json_of(ask("/v1/messages/count_tokens", R"({"messages":[{"role":"user","content":"hi"}]})"));
   EXPECT_EQ(at(r, "input_tokens").as_integer(), 21);

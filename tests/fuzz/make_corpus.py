@@ -722,6 +722,17 @@ put("api_request", "good_schema", CHAT % (
   b'"hi"', b',"response_format":{"type":"json_schema","json_schema":{"name":"c","schema":{"type":"object"}}}'))
 put("api_request", "good_text", b't{"prompt":["a",[1,2]],"max_tokens":3,"logprobs":1}')
 put("api_request", "good_embedding", b'e{"input":["a","b"],"encoding_format":"base64"}')
+put("api_request", "good_response", b'r{"input":[{"role":"user","content":[{"type":"input_text","text":"a"}]},'
+    b'{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"1",'
+    b'"output":"c"}],"tools":[{"type":"function","name":"f","parameters":{}}],"text":{"format":{"type":"text"}}}')
+put("api_request", "good_message", b'm{"max_tokens":3,"system":"s","messages":[{"role":"user","content":"a"},'
+    b'{"role":"assistant","content":[{"type":"tool_use","id":"1","name":"f","input":{}}]},{"role":"user",'
+    b'"content":[{"type":"tool_result","tool_use_id":"1","content":[{"type":"text","text":"c"}]}]}],'
+    b'"thinking":{"type":"enabled"}}')
+put("api_request", "good_rerank", b'k{"query":"a","documents":["b",{"text":"c"}],"top_n":1}')
+put("api_request", "bad_unknown", CHAT % (b'"hi"', b',"grammar":"x"'))
+put("api_request", "bad_item", b'r{"input":[{"type":"item_reference","id":"x"}]}')
+put("api_request", "bad_block", b'm{"max_tokens":3,"messages":[{"role":"user","content":[{"type":"image"}]}]}')
 put("api_request", "bad_nested", b"c" + b"[" * 20000)
 put("api_request", "bad_twice", b'c{"messages":[],"messages":[]}')
 put("api_request", "bad_utf8", CHAT % (b'"\xff"', b""))

@@ -63,6 +63,9 @@ inline void api_request(std::span<const uint8_t> in) {
     switch (text[0]) {
       case 'c': return check(llm::read_chat_request(body, {}, kVocabulary).reply);
       case 't': return check(llm::read_completion_request(body, {}, kVocabulary).reply);
+      case 'r': return check(llm::read_responses_request(body, {}, kVocabulary).chat.reply);
+      case 'm': return check(llm::read_messages_request(body, {}, kVocabulary).reply);
+      case 'k': llm::read_rerank_request(body); return;
       default: llm::read_embedding_request(body, kVocabulary);
     }
   } catch (const llm::ApiError& e) {

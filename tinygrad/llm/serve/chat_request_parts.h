@@ -14,9 +14,20 @@ namespace tg::llm {
 inline constexpr int64_t kApiMaxTokens = int64_t{1} << 31;
 
 /// Fields that change no answer, or none that this server could give.
-inline constexpr std::string_view kIgnoredFields[] = {
-    "user",       "metadata",          "store",        "service_tier", "prompt_cache_key", "prompt_cache_retention",
-    "prediction", "safety_identifier", "cache_prompt", "request_id",   "priority"};
+inline constexpr std::string_view kIgnoredFields[] = {"cache_control",
+                                                      "cache_prompt",
+                                                      "inference_geo",
+                                                      "metadata",
+                                                      "prediction",
+                                                      "priority",
+                                                      "prompt_cache_key",
+                                                      "prompt_cache_options",
+                                                      "prompt_cache_retention",
+                                                      "request_id",
+                                                      "safety_identifier",
+                                                      "service_tier",
+                                                      "store",
+                                                      "user"};
 
 SamplingOptions read_sampling(const ApiFields& fields, const SamplingOptions& defaults, int64_t vocabulary);
 

@@ -125,6 +125,17 @@ void read_thinking(const ApiFields& fields, ChatRequest& request) {
   add_template_variable(request, "enable_thinking", type != "disabled");
 }
 
+/// Reads the schema of the reply, and how much the template lets the model think.
+void read_output_config(const ApiFields& fields, ChatRequest& request) {
+  const std::optional<Value> config = fields.object("output_config");
+  if (!config) return;
+  const ApiFields inner(*config, "output_config");
+  if (const std::optional<Value> format = inner.object("format"))
+    read_format(ApiFields(*format, "output_config.format"), "output_config.format", request);
+  if (inner.find("effort")) add_template_variable(request, "reasoning_effort", inner.text("effort"));
+  inner.refuse_others();
+}
+
 }  // namespace
 
 ChatRequest read_messages_request(const Value& body, const SamplingOptions& defaults, int64_t vocabulary,
@@ -142,6 +153,7 @@ ChatRequest read_messages_request(const Value& body, const SamplingOptions& defa
   read_tools(fields, request);
   read_template_variables(fields, request);
   read_thinking(fields, request);
+  read_output_config(fields, request);
   fields.refuse_others(kIgnoredFields);
   return request;
 }
