@@ -1,5 +1,5 @@
 /// \file Values out of tensors: realize, item, tolist, numpy, memoryviews, assign and devices.
-#include <algorithm>
+#include <cstring>
 
 #include "bind.h"
 #include "casters.h"
@@ -70,7 +70,9 @@ nb::object to_numpy(const Tensor& tensor) {
   auto* to = static_cast<std::byte*>(view.buf);
   {
     Unlocked work;
-    read_bytes(t, [&](std::span<const std::byte> bytes) { std::ranges::copy(bytes, to); });
+    read_bytes(t, [&](std::span<const std::byte> bytes) {
+      if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+    });
   }
   return a;
 }

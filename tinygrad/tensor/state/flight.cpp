@@ -77,6 +77,8 @@ bool Flight::start_reading(const Buffer& memory) {
 }
 
 bool Flight::start(std::shared_ptr<Uses> uses) {
+  // Taken before the list, as in the destructor: nobody else knows it yet.
+  std::unique_lock landed(uses->landed);
   std::lock_guard lock(list().mutex);
   if (graph_scope_depth() == 1)
     for (const auto& o : list().flights)
@@ -84,8 +86,8 @@ bool Flight::start(std::shared_ptr<Uses> uses) {
         other_ = o;
         return false;
       }
-  uses->landed.lock();
   list().flights.push_back(uses);
+  landed.release();
   mine_ = std::move(uses);
   return true;
 }

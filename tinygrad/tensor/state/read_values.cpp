@@ -183,7 +183,9 @@ void read_bytes(const Tensor& t, const std::function<void(std::span<const std::b
   check_readable(t);
   if (auto copy = gathered_bytes(t)) return use(copy->bytes);
   const StoredElements stored(t);
-  use(stored.shared().bytes);
+  Buffer& b = stored.memory();
+  if (const void* data = b.data()) use({static_cast<const std::byte*>(data), static_cast<size_t>(b.nbytes())});
+  else use(b.host_bytes().bytes);
 }
 
 HostBytes copied_bytes(const Tensor& t) {
