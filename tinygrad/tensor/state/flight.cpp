@@ -77,8 +77,8 @@ bool Flight::start_reading(const Buffer& memory) {
 }
 
 bool Flight::start(std::shared_ptr<Uses> uses) {
-  // Taken before the list, as in the destructor: nobody else knows it yet.
-  std::unique_lock landed(uses->landed);
+  // Before the list, as in the destructor. Nobody else knows this lock yet, so that it is never waited for.
+  std::unique_lock landed(uses->landed, std::try_to_lock);
   std::lock_guard lock(list().mutex);
   if (graph_scope_depth() == 1)
     for (const auto& o : list().flights)
