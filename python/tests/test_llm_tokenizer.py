@@ -38,13 +38,11 @@ class TestEquality(unittest.TestCase):
     self.check(lambda s: ours.encode(s, parse_special=True), lambda s: theirs.encode(s).ids)
     theirs.encode_special_tokens = True
     self.check(ours.encode, lambda s: theirs.encode(s).ids)
-    added = theirs.get_added_tokens_decoder()
     def streamed(ids):
       decoder = ours.stream_decoder()
       return "".join(map(decoder.push, ids)) + decoder.finish()
     for line in self.lines[:300]:
       ids = ours.encode(line)
-      if any(added[i].normalized for i in ids if i in added): continue  # theirs says those as normalized
       self.assertEqual(ours.decode(ids), theirs.decode(ids))
       # a stream cannot know that a word is the last one, behind which no space goes
       self.assertEqual(streamed(ids).rstrip(" "), ours.decode(ids).rstrip(" "))

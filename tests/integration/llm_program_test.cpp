@@ -268,6 +268,18 @@ TEST(LlmProgram, ContextsLongerThanWasTrainedForAreWarnedOf) {
   EXPECT_EQ(tg_llm(m, {"-p", "x", "--raw", "-n", "1"}).err.find("trained"), std::string::npos);
 }
 
+TEST(ServeProgram, AddressesOfOtherMachinesNameTheOptionOfTheKey) {
+  const Model m;
+  const ProcessResult r =
+      run_process({TG_PROGRAM, "serve", "--model", m.file(), "--host", "0.0.0.0", "--port", "0"}, {.timeout_s = 60});
+  EXPECT_EQ(r.exit_code, 1);
+  EXPECT_THAT(r.err, AllOf(HasSubstr("0.0.0.0 can be reached from other machines"), HasSubstr("--api-key-file FILE")));
+  const ProcessResult encoder = run_process(
+      {TG_PROGRAM, "serve", "--model", m.dir / ".", "--chat-template", "chatml", "--port", "0"}, {.timeout_s = 60});
+  EXPECT_EQ(encoder.exit_code, 1);
+  EXPECT_THAT(encoder.err, HasSubstr("is an encoder: it takes no chat template"));
+}
+
 // ---- at a terminal ----
 
 constexpr const char* kCtrlC = "\x03";

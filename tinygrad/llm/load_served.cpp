@@ -9,7 +9,8 @@ namespace {
 
 constexpr int64_t kPoolLast = 3, kPoolKinds = 4;  // values of `pooling_type`: none, mean, first, last, rank
 
-ServedModel load_encoder(const std::filesystem::path& path) {
+ServedModel load_encoder(const std::filesystem::path& path, const std::string& chat_template) {
+  TG_CHECK(ValueError, chat_template.empty(), "[serve] ", path.string(), " is an encoder: it takes no chat template");
   const BertModel bert = BertModel::open(path);
   ServedModel served;
   served.tokenizer = bert.tokenizer();
@@ -23,7 +24,7 @@ ServedModel load_encoder(const std::filesystem::path& path) {
 ServedModel load_served_model(const std::filesystem::path& file, const ModelOptions& options,
                               const std::string& chat_template) {
   if (std::filesystem::is_directory(file)) {
-    ServedModel served = load_encoder(file);
+    ServedModel served = load_encoder(file, chat_template);
     served.id = std::filesystem::weakly_canonical(file).filename().string();
     return served;
   }
@@ -32,7 +33,7 @@ ServedModel load_served_model(const std::filesystem::path& file, const ModelOpti
   if (metadata.string_or("general.architecture", "") == "bert") {
     TG_CHECK(ValueError, !options.leader, "[serve] ", file.string(),
              " is an encoder, which one process computes: start it without a launcher");
-    ServedModel served = load_encoder(file);
+    ServedModel served = load_encoder(file, chat_template);
     served.id = file.stem().string();
     return served;
   }
