@@ -354,3 +354,28 @@ def test_key(model_file):
 
 def test_addresses_need_a_key(model_file):
   with pytest.raises(ValueError, match="key"): serve(model_file, host="0.0.0.0")
+
+
+def test_chat_templates_of_users(model_file, tmp_path, capsys):
+  from tinygrad_cpp import _core
+  from tinygrad_cpp.llm.__main__ import main
+  def prompt_tokens(chat_template):
+    server = serve(model_file, max_sequences=1, warm_up=False, chat_template=chat_template)
+    try:
+      client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+      return client.chat.completions.create(model="tiny", messages=MESSAGES, max_tokens=1).usage.prompt_tokens
+    finally:
+      server.stop()
+      assert server.wait(30)
+  own = tmp_path / "own.jinja"
+  own.write_text("{{ messages[0].content }}")
+  assert prompt_tokens(own) == 2 < prompt_tokens("zephyr")
+  with pytest.raises(ValueError, match="got 'llama9', expected a file or one of chatml"):
+    serve(model_file, chat_template="llama9")
+  assert _core.ChatSession.open(str(model_file), chat_template=str(own)).chat_problem == ""
+  for wrong in (["-p", "x", "--temperature", "nan"], ["-p", "x", "--raw", "--system", "s"],
+                ["-p", "x", "--raw", "--chat-template", "chatml"]):
+    with pytest.raises(SystemExit) as e: main(["--model", str(model_file), *wrong])
+    assert e.value.code == 2
+  main(["--model", str(model_file), "-p", "x", "-n", "1", "--raw", "--context", "1024"])
+  assert "longer than the 512 that the model was trained for" in capsys.readouterr().err
