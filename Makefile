@@ -1,11 +1,13 @@
 # The short face of the build. CMake presets do the work: cmake --preset dev && cmake --build --preset dev
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 VENV ?= .venv
+# More options of CMake, as in CONFIGURE=-DTG_CCACHE=ON.
+CONFIGURE ?=
 FORMAT = clang-format-19
 TIDY = clang-tidy-19
 SOURCES = git ls-files -z -- '*.cpp' '*.h' | xargs -0 -r
 
-.PHONY: help demo deps release dev test python test-python asan ubsan tsan format check complexity bench compare env-docs
+.PHONY: help demo deps build-deps release dev test python test-python asan ubsan tsan format check complexity bench compare env-docs
 .PHONY: webgpu fuzz clean test-cl test-backend test-cuda site
 
 help:
@@ -28,9 +30,16 @@ demo: release
 deps:
 	@scripts/install-deps.sh
 
-release dev: deps
-	cmake --preset $@
-	cmake --build --preset $@ --parallel $(JOBS) $(if $(filter release,$@),--target tg)
+build-deps:
+	@scripts/install-deps.sh --build
+
+release: build-deps
+	cmake --preset release $(CONFIGURE)
+	cmake --build --preset release --parallel $(JOBS) --target tg
+
+dev: deps
+	cmake --preset dev $(CONFIGURE)
+	cmake --build --preset dev --parallel $(JOBS)
 
 check:
 	python3 tools/check_layers.py
@@ -44,7 +53,7 @@ complexity:
 	python3 tools/complexity.py build/dev
 
 test: deps check webgpu
-	cmake --preset dev
+	cmake --preset dev $(CONFIGURE)
 	cmake --build --preset dev --parallel $(JOBS)
 	ctest --preset dev --parallel $(JOBS)
 
@@ -86,7 +95,7 @@ test-cuda: deps $(VENV)/bin/python
 	NVRTC="$${NVRTC:-$$(ls $(abspath $(VENV))/lib/python3*/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12)}" $(MAKE) --no-print-directory test-backend DEV=CUDA
 
 asan ubsan tsan: deps
-	cmake --preset $@
+	cmake --preset $@ $(CONFIGURE)
 	cmake --build --preset $@ --parallel $(JOBS)
 	ctest --preset $@ --parallel $(JOBS)
 

@@ -1,14 +1,14 @@
 # tg_target(name): language, warnings, sanitizers, linker. Flags live on our targets, so a project that adds this one keeps its own.
 
-if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
-  find_program(TG_CCACHE ccache)
-  if(TG_CCACHE)
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${TG_CCACHE})
-  endif()
+# A compiler cache knows a file by everything it includes, so it excludes precompiled headers. A build uses one only when it
+# is told to: it must not depend on which programs a machine has.
+option(TG_CCACHE "Compile through ccache, without precompiled headers" OFF)
+if(TG_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(TG_CCACHE_PROGRAM ccache REQUIRED)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TG_CCACHE_PROGRAM})
 endif()
 
-# A compiler cache knows a file by what it includes, so precompiled headers only help where there is none. Under
-# sanitizers some files have flags of their own.
+# Under sanitizers some files have flags of their own, which a precompiled header cannot have.
 if(CMAKE_CXX_COMPILER_LAUNCHER OR TG_SANITIZE)
   set(tg_precompile OFF)
 else()

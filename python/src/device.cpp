@@ -45,6 +45,7 @@ void bind_device(nb::module_& m) {
   m.def("device_name", &device_name, "name"_a,
         "\"GPU\" as the first GPU, or the default on a machine without one; other names as they are.");
   m.def("device_default", &Device::default_name, "Name of the default device under the current setting of DEV.");
+  m.def("device_kinds", &Device::kinds, "The name of every kind of device. Opens no driver.");
   m.def(
       "device_list",
       [] {
@@ -52,7 +53,7 @@ void bind_device(nb::module_& m) {
         for (DeviceInfo& d : Device::list()) r.emplace_back(std::move(d.name), d.available, std::move(d.note));
         return r;
       },
-      "Every known device: its name, whether it is available, and what it is or lacks.");
+      "Every kind of device: its name, whether it is available, and what it is or lacks. Opens the drivers.");
 
   nb::class_<RendererFacts>(m, "RendererFacts", "What a code generator can do.")
       .def_ro("ops", &RendererFacts::ops)

@@ -10,7 +10,7 @@ from .dtype import DType, dtypes, _to_np_dtype
 from .helpers import CCACHE, DEV, EMULATED_DTYPES, Context, ProfileEvent, Target
 from .helpers import colored, diskcache_get, diskcache_put, getenv, size_to_str
 
-ALL_DEVICES = [name for name, _, _ in _core.device_list() if name != "DISK"]
+ALL_DEVICES = [name for name in _core.device_kinds() if name != "DISK"]
 # Names of older versions and of other runtimes for what we have.
 _OTHER_NAMES = {"CLANG": "CPU", "LLVM": "CPU", "PYTHON": "INTERP", "NV": "CUDA", "HIP": "AMD", "OPENCL": "CL"}
 

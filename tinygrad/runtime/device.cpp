@@ -47,8 +47,7 @@ const DeviceKind* find_kind(std::string_view name) {
 
 std::string known_devices() {
   std::string names;
-  for (const Kinds::Entry* e : kinds().all())
-    if (!e->value.alias) names += (names.empty() ? "" : ", ") + e->name;
+  for (const std::string& name : Device::kinds()) names += (names.empty() ? "" : ", ") + name;
   return names;
 }
 
@@ -249,9 +248,16 @@ std::string Device::default_name() {
   return specs.empty() || specs[0].device.empty() ? std::string("CPU") : canonical(specs[0].device);
 }
 
+std::vector<std::string> Device::kinds() {
+  std::vector<std::string> names;
+  for (const Kinds::Entry* e : tg::kinds().all())
+    if (!e->value.alias) names.push_back(e->name);
+  return names;
+}
+
 std::vector<DeviceInfo> Device::list() {
   std::vector<DeviceInfo> result;
-  for (const Kinds::Entry* e : kinds().all())
+  for (const Kinds::Entry* e : tg::kinds().all())
     if (!e->value.alias) result.push_back(describe(*e));
   return result;
 }

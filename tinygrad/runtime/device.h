@@ -38,7 +38,9 @@ class Device {
   static std::string canonical(std::string_view name);
   /// Returns the device that DEV (`DEVICE[:RENDERER[:ARCH]]`, ';' separated) names, else the first that opens.
   static std::string default_name();
-  /// Returns every kind of device with its availability, by DeviceKind::order and name.
+  /// Returns the name of every kind of device, by DeviceKind::order and name. Opens no driver.
+  static std::vector<std::string> kinds();
+  /// Returns every kind of device with its availability, in the order of kinds(). Opens the drivers to find out.
   static std::vector<DeviceInfo> list();
   /// Waits for the work queued on one device, or on every opened one. Throws DeviceError when a command failed.
   static void synchronize(std::string_view name = {});
