@@ -14,6 +14,7 @@
 #include "apps/tg/bench_probe.h"
 #include "apps/tg/bench_tables.h"
 #include "apps/tg/command.h"
+#include "apps/tg/usage_error.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/stats.h"
 #include "tinygrad/base/task_progress.h"
@@ -68,9 +69,9 @@ std::vector<Row> chosen_rows(const std::string& filter) {
       return !std::regex_search(r.name, pattern) && !std::regex_search(r.group, pattern);
     });
   } catch (const std::regex_error& e) {
-    throw ValueError(str("[bench] --filter '", filter, "' is not a regular expression: ", e.what()));
+    throw UsageError(str("[bench] --filter '", filter, "' is not a regular expression: ", e.what()));
   }
-  TG_CHECK(ValueError, !rows.empty(), "[bench] --filter '", filter, "' matches no row; `tg bench --list` shows them");
+  TG_CHECK(UsageError, !rows.empty(), "[bench] --filter '", filter, "' matches no row; `tg bench --list` shows them");
   return rows;
 }
 

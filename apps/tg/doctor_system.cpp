@@ -106,8 +106,15 @@ void look_at_compilers(Findings& out) {
             "apt install clang; CC names one that lies elsewhere",
             {{"path", clang}}};
   if (!clang.empty()) {
-    const std::string says = first_line(run_process({clang, "--version"}, {.timeout_s = 20}).out);
+    const ProcessResult asked = run_process({clang, "--version"}, {.timeout_s = 20});
+    const std::string says = first_line(asked.out);
     c = {"compilers", "clang", Grade::kGood, str(says, ", ", clang), "", "", {{"path", clang}, {"version", says}}};
+    if (!asked.ok() || says.empty()) {
+      c.grade = missing.empty() ? Grade::kNote : Grade::kBroken;
+      c.value = str(clang, " does not start: ", first_line(asked.err));
+      c.why = "DEV=CPU:CLANG, AMD and NULL:HIP need it";
+      c.advice = "install it again; CC names another one";
+    }
   }
   out.push_back(std::move(c));
 }

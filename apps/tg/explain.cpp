@@ -3,12 +3,11 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "apps/tg/bench_probe.h"
 #include "apps/tg/command.h"
 #include "apps/tg/expression.h"
-#include "tinygrad/base/env.h"
+#include "apps/tg/measured_roofline.h"
+#include "apps/tg/usage_error.h"
 #include "tinygrad/base/text.h"
-#include "tinygrad/runtime/cpu_detect.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/tensor/inspect_tensors.h"
 
@@ -19,21 +18,6 @@ struct Options {
   std::string expression;
   bool source = false, json = false, list = false, quick = false;
 };
-
-double rate(const std::vector<double>& seconds, double work) {
-  return seconds.empty() ? 0 : work / *std::min_element(seconds.begin(), seconds.end());
-}
-
-/// Measures what this processor can: its peak of fused multiply-adds and of reading memory.
-Roofline measured_roofline() {
-  constexpr size_t kRuns = 5;
-  const int threads = env::num_cpu_threads();
-  const bench::ProbeRuns fma = bench::probe_fma(threads, kRuns), read = bench::probe_read(threads, kRuns);
-  const Target& host = host_processor();
-  return {.operations = rate(fma.seconds, fma.flops),
-          .bytes = rate(read.seconds, read.bytes_read),
-          .cache = static_cast<double>(std::max(host.l2_bytes, host.l3_bytes))};
-}
 
 /// Returns the rates of the device: those of this processor are measured, those of others are not known.
 Roofline roofline_of(const std::string& device) {
@@ -103,7 +87,7 @@ std::function<int()> define_explain(CLI::App& app) {
   expression->excludes(list);
   return [o] {
     if (o->expression.empty() && !o->list)
-      throw ValueError("[explain] got no expression: tg explain --help has examples");
+      throw UsageError("[explain] got no expression: tg explain --help has examples");
     return run(*o);
   };
 }

@@ -1,6 +1,8 @@
 /// \file The grammar of tensor expressions: Python's operators and precedence, calls, indices.
 #include "apps/tg/expression.h"
 
+#include "apps/tg/usage_error.h"
+
 #include <cctype>
 #include <charconv>
 
@@ -50,7 +52,7 @@ class Parser {
   [[noreturn]] void fail(const std::string& expected) {
     skip_spaces();
     const std::string rest(text_.substr(at_, 20));
-    throw ValueError(str("[expression] got ", rest.empty() ? "the end" : "'" + rest + "'", " at character ", at_ + 1,
+    throw UsageError(str("[expression] got ", rest.empty() ? "the end" : "'" + rest + "'", " at character ", at_ + 1,
                          ", expected ", expected));
   }
   std::string take_name() {
@@ -197,7 +199,7 @@ class Parser {
     std::vector<std::string> known = function_names();
     for (const auto& [n, v] : variables_) known.push_back(n);
     if (contains_dtype(name)) return {name};
-    throw ValueError(
+    throw UsageError(
         str("[expression] got ", name, ", which is no variable; did you mean ", nearest_name(name, known), "?"));
   }
   static bool contains_dtype(const std::string& name) {
@@ -312,7 +314,7 @@ const ExpressionValue* CallArguments::find(size_t place, const char* name) {
 }
 
 void CallArguments::wrong(const char* name, const char* expected) const {
-  throw ValueError(str("[", function_, "] got no ", expected, " as ", name, ", expected one"));
+  throw UsageError(str("[", function_, "] got no ", expected, " as ", name, ", expected one"));
 }
 
 Tensor CallArguments::tensor_or_none(size_t place, const char* name) {
@@ -406,9 +408,9 @@ std::optional<DType> CallArguments::dtype(size_t place, const char* name) {
 
 void CallArguments::check_all_used() const {
   if (used_ < by_position_.size())
-    throw ValueError(str("[", function_, "] got ", by_position_.size(), " arguments, expected ", used_));
+    throw UsageError(str("[", function_, "] got ", by_position_.size(), " arguments, expected ", used_));
   for (const auto& [name, value] : by_name_)
-    if (!used_names_.contains(name)) throw ValueError(str("[", function_, "] got ", name, "=, which it does not take"));
+    if (!used_names_.contains(name)) throw UsageError(str("[", function_, "] got ", name, "=, which it does not take"));
 }
 
 }  // namespace tg::app

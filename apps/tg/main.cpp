@@ -9,6 +9,8 @@
 #include <iostream>
 
 #include "apps/tg/command.h"
+#include "apps/tg/help_format.h"
+#include "apps/tg/usage_error.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/paths.h"
 #include "tinygrad/base/text.h"
@@ -90,11 +92,23 @@ std::string footer() {
   return text;
 }
 
+/// Returns the words of the command line; `tg help COMMAND` is another spelling of `tg COMMAND --help`.
+std::vector<char*> words_of(int argc, char** argv) {
+  std::vector<char*> words(argv, argv + argc);
+  static char help[] = "--help";
+  if (argc >= 2 && std::string_view(argv[1]) == "help") {
+    words.erase(words.begin() + 1);
+    words.push_back(help);
+  }
+  return words;
+}
+
 int run(int argc, char** argv) {
   if (unknown_command(argc, argv)) return kUsage;
   CLI::App app("tinygrad.cpp: a lazy tensor library and compiler", "tg");
   app.set_version_flag("--version", std::string(version()));
   app.require_subcommand(1);
+  app.formatter(std::make_shared<HelpFormat>());
   app.get_formatter()->column_width(34);
   app.failure_message(usage_error);
   std::function<int()> chosen;
@@ -149,8 +163,9 @@ std::function<std::string(const std::string&)> real_number(double least, double 
 int main(int argc, char** argv) {
   using namespace tg::app;
   try {
-    return run(argc, argv);
-  } catch (const tg::Error& e) { return report("", e.what(), kFailed); } catch (const std::bad_alloc&) {
+    std::vector<char*> words = words_of(argc, argv);
+    return run(static_cast<int>(words.size()), words.data());
+  } catch (const UsageError& e) { return report("", e.what(), kUsage); } catch (const tg::Error& e) { return report("", e.what(), kFailed); } catch (const std::bad_alloc&) {
     return report("", "out of memory", kFailed);
   } catch (const tg::InternalError& e) {
     return report("internal error, please report it: ", e.what(), kInternal);

@@ -3,6 +3,8 @@
 #include <span>
 
 #include "apps/tg/expression.h"
+
+#include "apps/tg/usage_error.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/text.h"
 
@@ -46,7 +48,7 @@ VarOptions variance(Arguments& a) {
 }
 /// Returns (before, after) of each axis from a flat or nested list.
 std::vector<std::pair<int64_t, int64_t>> pairs(const std::vector<int64_t>& flat) {
-  TG_CHECK(ValueError, flat.size() % 2 == 0, "[expression] got ", flat.size(), " bounds, expected two for each axis");
+  TG_CHECK(UsageError, flat.size() % 2 == 0, "[expression] got ", flat.size(), " bounds, expected two for each axis");
   std::vector<std::pair<int64_t, int64_t>> out;
   for (size_t i = 0; i < flat.size(); i += 2) out.emplace_back(flat[i], flat[i + 1]);
   return out;
@@ -290,7 +292,7 @@ template <class Row, size_t n> std::vector<std::string> names_of(const Row (&row
 template <class Row, size_t n> const Row& row_of(const Row (&rows)[n], const std::string& name, const char* what) {
   const auto it = std::find_if(std::begin(rows), std::end(rows), [&](const Row& r) { return r.name == name; });
   if (it == std::end(rows))
-    throw ValueError(str("[expression] got ", name, ", which is no ", what, "; did you mean ",
+    throw UsageError(str("[expression] got ", name, ", which is no ", what, "; did you mean ",
                          nearest_name(name, names_of(rows)), "?"));
   return *it;
 }

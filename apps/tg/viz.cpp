@@ -9,6 +9,8 @@
 #include <iostream>
 
 #include "apps/tg/command.h"
+#include "apps/tg/measured_roofline.h"
+#include "apps/tg/usage_error.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/recording.h"
@@ -29,7 +31,7 @@ struct Options {
 
 /// Runs the program in place of this one, so that signals, the terminal and the exit code are its own.
 int record(const Options& o) {
-  TG_CHECK(ValueError, !o.command.empty(), "[viz] got no program, expected one: tg viz record -- PROGRAM ARGUMENTS");
+  TG_CHECK(UsageError, !o.command.empty(), "[viz] got no program, expected one: tg viz record -- PROGRAM ARGUMENTS");
   setenv("VIZ", "1", 1);
   if (!o.output.empty()) setenv("VIZ_FILE", o.output.c_str(), 1);
   std::vector<char*> argv;
@@ -75,7 +77,10 @@ constexpr View kViews[] = {
 
 /// Serves the page until a signal ends it.
 int serve(const Options& o, std::vector<std::string> files) {
-  viz::Viewer viewer(std::move(files));
+  viz::Viewer viewer(std::move(files), [] {
+    const Roofline measured = measured_roofline();
+    return viz::MachineLimits{measured.operations, measured.bytes};
+  });
   io::HttpServer server(viz::viewer_server_options(static_cast<uint16_t>(o.port)),
                         [&viewer](const io::HttpRequest& request, const std::shared_ptr<io::HttpReply>& reply) {
                           reply->send(viewer.answer(request));
@@ -90,7 +95,7 @@ int show(const Options& o) {
   const std::vector<std::string> files = o.files.empty() ? std::vector{recording::default_path()} : o.files;
   const bool text = o.text || o.json || o.perfetto || o.rewrites || !o.what.empty() || o.span || !o.kernel.empty();
   if (!text) return serve(o, files);
-  TG_CHECK(ValueError, files.size() == 1, "[viz] got two recordings; only the page compares them");
+  TG_CHECK(UsageError, files.size() == 1, "[viz] got two recordings; only the page compares them");
   const viz::Recording r = viz::read_recording(files[0]);
   if (o.perfetto) std::cout << viz::trace_events(r) << '\n';
   else if (const viz::Span* s = chosen_span(r, o)) show_span(r, *s, o);

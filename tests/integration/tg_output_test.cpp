@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -110,7 +112,11 @@ TEST(TgOutput, ExitCodesAreThoseOfTheHelp) {
   const std::pair<int, std::vector<std::string>> cases[] = {
       {0, {"env"}},
       {1, {"viz", "--text", "/nonexistent.viz"}},
-      {1, {"explain", "nothing_of_this_name(3)"}},
+      {1, {"explain", "rand(3, 4) @ rand(3)"}},
+      {2, {"explain", "nothing_of_this_name(3)"}},
+      {2, {"explain"}},
+      {2, {"viz", "record"}},
+      {2, {"bench", "--filter", "["}},
       {1, {"replay-compare", "/nonexistent/a", "/nonexistent/b"}},
       {1, {"mnist", "--device", "TOASTER"}},
       {2, {"bench", "--no-such-option"}},
@@ -123,6 +129,29 @@ TEST(TgOutput, ExitCodesAreThoseOfTheHelp) {
     EXPECT_EQ(r.err.empty(), code == 0) << r.err;
   }
   EXPECT_THAT(help, AllOf(HasSubstr("\n  3  "), HasSubstr("\n  130  ")));
+}
+
+// ---- help ----
+
+TEST(TgOutput, HelpFitsATerminal) {
+  const std::string all = tg_run({"help"}).out;
+  EXPECT_EQ(all, tg_run({"--help"}).out);
+  EXPECT_EQ(tg_run({"help", "bench"}).out, tg_run({"bench", "--help"}).out);
+  std::vector<std::string> pages{all};
+  std::istringstream commands(all.substr(all.find("Models:")));
+  for (std::string line; std::getline(commands, line) && !line.starts_with("tg COMMAND");)
+    if (line.starts_with("  ")) pages.push_back(tg_run({line.substr(2, line.find(' ', 2) - 2), "--help"}).out);
+  EXPECT_GE(pages.size(), 12u);
+  for (const std::string& page : pages) {
+    std::istringstream in(page);
+    bool examples = false;
+    for (std::string line; std::getline(in, line);) {
+      examples = line == "Examples:" || (examples && line.starts_with("  "));  // to be copied: in one line each
+      EXPECT_TRUE(examples || line.size() <= 80) << line;
+    }
+    for (const char* residue : {"(0x)", " in [", "REQUIRED", "Excludes:", "[Exactly"})
+      EXPECT_THAT(page, Not(HasSubstr(residue)));
+  }
 }
 
 // ---- tg doctor ----
@@ -155,7 +184,7 @@ TEST(TgDoctor, MeasuresRates) {
   const json report = parsed(r.out).at(0);
   const json core = finding(report, "one core")["numbers"];
   EXPECT_GT(core["clock_hz"], 1e8);
-  EXPECT_LT(core["clock_hz"], 1e10);
+  EXPECT_LT(core["clock_hz"], 6.5e9) << "additions that renaming does away with were counted as cycles";
   EXPECT_GT(core["flops"], 1e8);
   EXPECT_LT(core["flops"].get<double>(), 1.3 * core["expected_flops"].get<double>());
   EXPECT_GT(finding(report, "memory")["numbers"].size(), 0u);
@@ -183,6 +212,17 @@ TEST(TgDoctor, FailsWhereNothingCompiles) {
       tg_run({"doctor", "--quick"}, {{"DEV", "CPU:LLVM"}, {"TG_LLVM_PLUGIN", "/nope"}, {"CC", "/nope/clang"}});
   EXPECT_EQ(none.exit_code, 1) << none.out;
   EXPECT_THAT(none.out, AllOf(HasSubstr("BROKEN"), HasSubstr("no kernel can be compiled")));
+}
+
+TEST(TgDoctor, SaysThatClangDoesNotStart) {
+  const TempDir dir("tg_clang");
+  const std::string clang = (dir.path() / "clang").string();
+  std::ofstream(clang) << "#!/bin/sh\ncase \"$*\" in *--version*) [ -e " << dir.path().string()
+                       << "/seen ] || { touch " << dir.path().string()
+                       << "/seen; echo clang version 19.1.7; exit 0; } ;; esac\necho cannot open libLLVM >&2\nexit 127\n";
+  std::filesystem::permissions(clang, std::filesystem::perms::owner_all);
+  const ProcessResult r = tg_run({"doctor", "--quick"}, {{"CC", clang}});
+  EXPECT_THAT(r.out, HasSubstr("does not start: cannot open libLLVM"));
 }
 
 // ---- progress ----

@@ -12,10 +12,12 @@
 
 #include "tinygrad/base/paths.h"
 #include "tinygrad/base/process.h"
+#include "tinygrad/runtime/host_compilers.h"
 
 namespace tg {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -199,6 +201,24 @@ TEST(Tg, VariablesThatAreNotHonouredAreSaidOnce) {
   EXPECT_THAT(plugin.err, HasSubstr("[TG_LLVM_PLUGIN] got /nope, where there is no plugin"));
 }
 
+TEST(Tg, APluginThatCannotBeLoadedIsReplacedByClang) {
+  if (clang_path().empty()) GTEST_SKIP() << "no clang to compile kernels instead";
+  const TempDir dir("tg_plugin");
+  const std::string damaged = (dir.path() / "damaged.so").string();
+  std::ofstream(damaged) << "no shared object";
+  const auto run = [&](const char* device) {
+    return run_process({TG_PROGRAM, "bench", "--child", "first_result", "--threads", "1"},
+                       {.env = {{"TG_LLVM_PLUGIN", damaged}, {"CACHELEVEL", "0"}, {"DEV", device}}, .timeout_s = 100});
+  };
+  const ProcessResult r = run("CPU");
+  EXPECT_TRUE(r.ok()) << r.err;
+  EXPECT_THAT(r.err, AllOf(HasSubstr("[llvm] the LLVM plugin cannot be loaded"), HasSubstr("damaged.so"),
+                           HasSubstr("clang compiles kernels instead")));
+  const ProcessResult asked = run("CPU:LLVM");
+  EXPECT_EQ(asked.exit_code, 1) << asked.out;
+  EXPECT_THAT(asked.err, HasSubstr("DEV=CPU:CLANG does without")) << "a renderer that was asked for is not replaced";
+}
+
 TEST(Tg, RewritesAreCounted) {
   const ProcessResult r = run_process({TG_PROGRAM, "bench", "--child", "first_result", "--threads", "1"},
                                       {.env = {{"TRACK_MATCH_STATS", "1"}, {"CACHELEVEL", "0"}}, .timeout_s = 100});
@@ -288,7 +308,7 @@ TEST(Tg, ExpressionsThatAreNotUnderstood) {
   };
   for (const auto& [text, message] : cases) {
     const ProcessResult r = tg_run({"explain", "--quick", text});
-    EXPECT_EQ(r.exit_code, 1) << text;
+    EXPECT_EQ(r.exit_code, std::string_view(text).find('@') == std::string_view::npos ? 2 : 1) << text;
     EXPECT_THAT(r.err, HasSubstr(message)) << text;
   }
   EXPECT_THAT(tg_run({"explain", "--quick", std::string(5000, '(')}).err, HasSubstr("fewer p"));
@@ -485,10 +505,10 @@ TEST(TgBench, FilterFindsGroups) {
 
 TEST(TgBench, Errors) {
   const ProcessResult bad = tg_run({"bench", "--filter", "("});
-  EXPECT_EQ(bad.exit_code, 1);
+  EXPECT_EQ(bad.exit_code, 2);
   EXPECT_THAT(bad.err, HasSubstr("not a regular expression"));
   const ProcessResult none = tg_run({"bench", "--filter", "no_such_row", "--json"});
-  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.out, IsEmpty());
   EXPECT_THAT(none.err, HasSubstr("matches no row"));
   EXPECT_EQ(tg_run({"bench", "--child", "nobody"}).exit_code, 1);

@@ -246,6 +246,7 @@ class Page(unittest.TestCase):
     self.keys("?")
     self.wait(lambda: self.at("#keys").is_displayed())
     self.keys(Keys.ESCAPE)
+    self.wait(lambda: not self.at("#keys").is_displayed())
 
   def test_views(self):
     self.open()
@@ -254,8 +255,23 @@ class Page(unittest.TestCase):
     self.assertIn("host", self.script("return window.tgviz.view.sections.map(s => s.title)"))
     self.keys("+")
     self.wait(lambda: self.state("end"))
+    # The labels of neighbouring ticks differ, however close they are.
+    for _ in range(20): self.keys("+")
+    labels = self.script("""
+        const seen = [], c = window.tgviz.view.canvas.getContext('2d'), write = c.fillText;
+        c.fillText = (text, ...at) => { if (/^[0-9.]+ (ns|µs|ms|s)$/.test(text)) seen.push(text); write.call(c, text, ...at); };
+        window.tgviz.view.paint();
+        delete c.fillText;
+        return seen""")
+    self.assertGreater(len(labels), 2)
+    self.assertEqual(len(labels), len(set(labels)), labels)
     self.keys("3")
     self.wait(lambda: self.all(".dot"))
+    # The roof is the measured one of this machine, not the rate of a kernel whose data lie in caches.
+    limits = self.script("return window.tgviz.machine()")
+    self.assertLess(limits["bytes"], 1.2e12)
+    self.assertGreater(limits["bytes"], 1e8)
+    self.assertIn("by measurement", self.at("main").text)
     name = self.at("tbody td").text
     self.at("tbody tr").click()
     self.wait(lambda: self.state("view") == "graphs" and name in self.at("#title").text)

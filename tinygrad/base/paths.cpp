@@ -1,5 +1,5 @@
-/// \file Locations of files. CMake defines TG_BUILD_LIBDIR, TG_INSTALL_LIBDIR, TG_INSTALL_DATADIR, TG_SOURCE_DATADIR
-/// and TG_VERSION for this file alone.
+/// \file Locations of files. CMake defines TG_BUILD_LIBDIR, TG_INSTALL_PREFIX, TG_INSTALL_LIBDIR,
+/// TG_INSTALL_DATADIR, TG_SOURCE_DATADIR and TG_VERSION for this file alone.
 #include "tinygrad/base/paths.h"
 
 #include <dlfcn.h>
@@ -69,6 +69,12 @@ std::vector<std::string> installed_data_dirs() {
   return found;
 }
 
+/// Returns whether a folder lies below the prefix that the library is installed to.
+static bool is_installed(const fs::path& folder) {
+  const fs::path from_prefix = folder.lexically_relative(fs::path(TG_INSTALL_PREFIX).lexically_normal());
+  return !from_prefix.empty() && *from_prefix.begin() != "..";
+}
+
 std::vector<std::string> plugin_candidates(std::string_view name, std::string_view override_path) {
   const std::string file = "lib" + std::string(name) + ".so";
   std::error_code ec;
@@ -81,15 +87,18 @@ std::vector<std::string> plugin_candidates(std::string_view name, std::string_vi
     std::string path = (dir / file).lexically_normal().string();
     if (fs::exists(path, ec) && !contains(found, path)) found.push_back(std::move(path));
   };
-  if (Dl_info here; dladdr(reinterpret_cast<const void*>(&plugin_candidates), &here) && here.dli_fname)
-    add(fs::absolute(here.dli_fname, ec)
-            .parent_path());  // a shared object that contains the library, such as a Python module
+  fs::path home;  // of the program or shared object that contains the library, such as a Python module
+  if (Dl_info here; dladdr(reinterpret_cast<const void*>(&plugin_candidates), &here) && here.dli_fname) {
+    home = fs::canonical(here.dli_fname, ec).parent_path();
+    add(home);
+  }
   if (const fs::path self = fs::read_symlink("/proc/self/exe", ec); !ec) {
     add(self.parent_path() / ".." / "lib");
     add(self.parent_path());
   }
   add(TG_INSTALL_LIBDIR);
-  add(TG_BUILD_LIBDIR);
+  // A program that was installed never loads what a build tree happens to have.
+  if (found.empty() && !is_installed(home)) add(TG_BUILD_LIBDIR);
   found.push_back(file);
   return found;
 }

@@ -72,8 +72,9 @@ class File {
   bool open() {
     path_ = default_path();
     std::error_code none;
-    if (const auto folder = std::filesystem::path(path_).parent_path(); !folder.empty())
-      std::filesystem::create_directories(folder, none);
+    // The cache folder is ours to make; a folder that somebody named is theirs.
+    if (env::VIZ_FILE.get().empty())
+      std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), none);
     std::filesystem::remove(path_, none);
     file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     limit_ = env::VIZ_LIMIT.get() << 20;

@@ -317,6 +317,13 @@ void clear_kernel_cache() { cache().clear(); }
 
 std::vector<CompiledKernelRef> compile_kernels(std::span<const KernelRef> kernels, Device& device,
                                                const std::function<std::string(size_t)>& metadata) {
+  const Target& asked = device.target();
+  try {
+    return Compilation(kernels, device, metadata).run();
+  } catch (const CompileError&) {
+    // A device whose compiler cannot be loaded chooses another one, where it has one.
+    if (device.target().key() == asked.key()) throw;
+  }
   return Compilation(kernels, device, metadata).run();
 }
 

@@ -118,6 +118,8 @@ std::vector<fs::path> search_directories(std::string_view name) {
     if (!contains(found, p)) found.push_back(std::move(p));
   };
   if (const fs::path data = env::TINYGRAD_DATA.get(); !data.empty()) {
+    if (std::error_code none; !fs::is_directory(data, none))
+      env::not_honoured("TINYGRAD_DATA", str("got ", data.string(), ", which is no folder"));
     add(data / name);
     add(data);
   }

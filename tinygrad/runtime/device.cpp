@@ -59,6 +59,8 @@ DeviceInfo describe(const Kinds::Entry& entry) {
     kinds().find(entry.name);  // throws where the name was registered twice
     info.note = kind.describe ? kind.describe() : std::string();
     info.available = static_cast<bool>(kind.open);
+  } catch (const ValueError&) {
+    throw;  // a variable of the environment that is not understood says nothing about the device
   } catch (const Error& e) {
     info.note = e.what();
     info.install = kind.install;

@@ -26,8 +26,11 @@ struct LlvmPluginInfo {
   double load_ms = 0;   ///< what opening took
 };
 LlvmPluginInfo llvm_plugin_info();
-/// Returns empty when the plugin can be found, else what is missing. Opens nothing.
+/// Returns empty when the plugin can be found, else what is missing: also when it was found, but could not be loaded
+/// when a kernel needed it. Opens nothing.
 std::string llvm_plugin_missing();
+/// Returns how often the plugin could not be loaded: where that changes, llvm_plugin_missing() may.
+int llvm_plugin_failures();
 /// Returns the path of the clang that make_clang_compiler runs; empty when there is none.
 std::string clang_path();
 /// Runs that clang on text and returns what it writes. Throws CompileError with its messages, or where there is none,

@@ -40,13 +40,23 @@ const Offline* find_offline(std::string_view renderer) {
 }
 }  // namespace
 
+namespace {
+/// Returns LLVM unless its plugin is missing and clang is there.
+std::string available_renderer() {
+  const std::string missing = llvm_plugin_missing();
+  if (missing.empty() || clang_path().empty()) return "LLVM";
+  if (llvm_plugin_failures() > 0) env::not_honoured("llvm", missing + ": clang compiles kernels instead");
+  return "CLANG";
+}
+}  // namespace
+
 struct HostToolchain::State {
   std::string kind;
   bool runs;
   std::mutex mutex;
   std::string last_dev;  // the setting `last` belongs to
   int64_t last_images = 0;
-  int last_threads = 0;
+  int last_threads = 0, last_failures = 0;
   const Target* last = nullptr;
   std::map<std::string, std::unique_ptr<Target>> targets;      // by key
   std::map<std::string, std::unique_ptr<Compiler>> compilers;  // by key of the target
@@ -62,7 +72,7 @@ struct HostToolchain::State {
     t.device = kind;
     t.renderer = spec.renderer;
     t.cores = threads;
-    if (t.renderer.empty()) t.renderer = !llvm_plugin_missing().empty() && !clang_path().empty() ? "CLANG" : "LLVM";
+    if (t.renderer.empty()) t.renderer = available_renderer();
     TG_CHECK(DeviceError, t.renderer == "LLVM" || t.renderer == "CLANG", "[DEV] ", kind, " has no renderer '",
              t.renderer, "', expected LLVM", runs ? " or CLANG" : ", CLANG, CUDA, PTX, HIP, OPENCL or WGSL",
              t.renderer.starts_with("C")   ? ", did you mean: 'CLANG'?"
@@ -88,12 +98,16 @@ const Target& HostToolchain::target() {
   const std::string& dev = env::DEV.get();
   const int threads = env::num_cpu_threads();
   std::lock_guard lock(s.mutex);
-  if (s.last && s.last_dev == dev && s.last_threads == threads && s.last_images == env::IMAGE.get()) return *s.last;
+  const int failures = llvm_plugin_failures();
+  if (s.last && s.last_dev == dev && s.last_threads == threads && s.last_images == env::IMAGE.get() &&
+      s.last_failures == failures)
+    return *s.last;
   Target t = s.make_target(threads);
   auto& kept = s.targets[t.key()];
   if (!kept) kept = std::make_unique<Target>(std::move(t));
   s.last_dev = dev;
   s.last_threads = threads;
+  s.last_failures = failures;
   s.last_images = env::IMAGE.get();
   return *(s.last = kept.get());
 }

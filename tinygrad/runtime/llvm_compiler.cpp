@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -34,6 +35,8 @@ struct Plugin {
 
 std::mutex plugin_mutex;
 Plugin* opened_plugin = nullptr;
+std::map<std::string, std::string, std::less<>> plugin_failures;  // by TG_LLVM_PLUGIN: why none could be loaded
+std::atomic<int> plugin_failure_count = 0;
 
 /// Tries one candidate; returns why it is rejected, empty on success.
 std::string try_open(const std::string& path, Plugin& plugin) {
@@ -61,13 +64,17 @@ Plugin& open_plugin() {
   if (opened_plugin) return *opened_plugin;
   Plugin plugin;
   std::string reasons;
-  for (const std::string& path : plugin_candidates(kPluginName, env::TG_LLVM_PLUGIN.get())) {
+  const std::string& override_path = env::TG_LLVM_PLUGIN.get();
+  for (const std::string& path : plugin_candidates(kPluginName, override_path)) {
     const std::string reason = try_open(path, plugin);
     if (reason.empty()) return *(opened_plugin = new Plugin(plugin));
     reasons += (reasons.empty() ? " (" : "; ") + reason;
   }
-  throw CompileError("[llvm] the plugin " + std::string(kPluginName) + " was not found" +
-                     (reasons.empty() ? "" : reasons + ")") + kInstallHint + instead());
+  reasons += reasons.empty() ? "" : ")";
+  if (plugin_failures.emplace(override_path, "the LLVM plugin cannot be loaded" + reasons).second)
+    plugin_failure_count++;
+  throw CompileError("[llvm] the plugin " + std::string(kPluginName) + " was not found" + reasons + kInstallHint +
+                     instead());
 }
 
 /// Returns size and time of the first plugin file found: another build of it, or another LLVM, must not use what this
@@ -173,8 +180,15 @@ LlvmPluginInfo llvm_plugin_info() {
   return opened_plugin ? opened_plugin->info : LlvmPluginInfo{};
 }
 
+int llvm_plugin_failures() { return plugin_failure_count; }
+
 std::string llvm_plugin_missing() {
-  if (llvm_plugin_info().opened) return {};
+  {
+    std::lock_guard lock(plugin_mutex);
+    if (opened_plugin) return {};
+    if (const auto failed = plugin_failures.find(env::TG_LLVM_PLUGIN.get()); failed != plugin_failures.end())
+      return failed->second;
+  }
   for (const std::string& path : plugin_candidates(kPluginName, env::TG_LLVM_PLUGIN.get())) {
     struct stat info;
     if (stat(path.c_str(), &info) == 0) return {};

@@ -133,6 +133,9 @@ struct Viewer::State {
   std::vector<std::string> files;
   std::mutex mutex;  // guards `loaded`
   std::vector<Loaded> loaded;
+  std::function<MachineLimits()> measure;
+  std::once_flag measured;
+  MachineLimits limits;
 
   /// Returns a recording, read again where its file changed. One that is being replaced or is damaged now stays what
   /// it was.
@@ -166,6 +169,13 @@ struct Viewer::State {
     return out.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
 
+  std::string machine() {
+    std::call_once(measured, [&] {
+      if (measure) limits = measure();
+    });
+    return Json({{"operations", limits.operations}, {"bytes", limits.bytes}}).dump();
+  }
+
   io::HttpResponse route(const io::HttpRequest& request) {
     if (request.method != "GET" && request.method != "HEAD") {
       io::HttpResponse no = refusal(405, "expected GET");
@@ -175,6 +185,7 @@ struct Viewer::State {
     for (const PageFile& f : kPageFiles)
       if (request.path == f.path) return {200, std::string(f.text()), f.type};
     if (request.path == "/api/files") return {200, list()};
+    if (request.path == "/api/machine") return {200, machine()};
     const Query query(request.query);
     for (const Route& route : kRoutes) {
       if (request.path != route.path) continue;
@@ -189,11 +200,13 @@ struct Viewer::State {
   }
 };
 
-Viewer::Viewer(std::vector<std::string> files) : state_(std::make_unique<State>()) {
+Viewer::Viewer(std::vector<std::string> files, std::function<MachineLimits()> measure)
+    : state_(std::make_unique<State>()) {
   TG_CHECK(ValueError, !page_d3().empty(),
            "[viz] this build has no page: it was configured without d3 (Debian: libjs-d3, or -DTG_D3=FILE); --text and "
            "--json print recordings");
   state_->files = std::move(files);
+  state_->measure = std::move(measure);
   state_->loaded.resize(state_->files.size());
   for (size_t i = 0; i < state_->files.size(); i++) {
     if (!std::filesystem::exists(state_->files[i])) read_recording(state_->files[i]);  // says what is wrong

@@ -25,6 +25,7 @@ class App {
     addEventListener("hashchange", () => this.read_address());
     addEventListener("keydown", event => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
+      if (at("keys").open) return;  // the dialog has keys of its own: Esc closes it
       if (this.key(event.key)) event.preventDefault();
     });
     this.files = await ask("files");
@@ -73,6 +74,8 @@ class App {
     while (span && (span.kind === "pass" || span.kind === "plan")) span = this.spans.get(span.parent);
     return span;
   }
+  /** Asks once what this machine can do; the server measures it then. */
+  machine() { return this.limits ??= ask("machine"); }
   parts_owner(span) { return this.spans.get(span.parent); }
 
   // ---- state ----

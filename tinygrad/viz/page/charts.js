@@ -1,6 +1,6 @@
 // What happened when: launches, compilation, spans and memory over time.
 "use strict";
-import {bytes, colour, make, showTip, time} from "./parts.js";
+import {bytes, colour, make, showTip, time, times} from "./parts.js";
 import {table} from "./tables.js";
 
 const kGutter = 132, kRow = 20, kGap = 8, kMemory = 84, kAxis = 24, kLetter = 6.1;
@@ -155,13 +155,15 @@ export class TimelineView {
     c.clearRect(0, 0, width, height);
     c.font = "11px system-ui, sans-serif";
     c.textBaseline = "middle";
-    this.range.textContent = `${begin > 1 ? time(Math.round(begin)) : 0} to ${time(Math.round(end))}`;
-    for (const t of x.ticks(Math.max(2, Math.floor((width - kGutter) / 110)))) {
+    const ticks = x.ticks(Math.max(2, Math.floor((width - kGutter) / 110))), step = ticks.length > 1 ? ticks[1] - ticks[0] : end - begin;
+    const labels = times(ticks, step);
+    this.range.textContent = times([Math.max(0, begin), end], step).join(" to ");
+    ticks.forEach((t, i) => {
       c.fillStyle = line;
       c.fillRect(x(t), kAxis - 6, 1, height);
       c.fillStyle = dim;
-      c.fillText(t === 0 ? "0" : time(t), x(t) + 4, 10);
-    }
+      c.fillText(labels[i], x(t) + 4, 10);
+    });
     this.shown = [];
     let y = kAxis;
     for (const section of this.sections) {

@@ -23,6 +23,12 @@ function scaled(value, step, units) {
   return `${value >= 100 || Number.isInteger(value) ? Math.round(value) : value.toPrecision(3)} ${units[unit]}`.trim();
 }
 export const time = nanoseconds => scaled(nanoseconds, 1000, ["ns", "µs", "ms", "s"]);
+/** Writes times that lie `step` apart: in the unit of the longest, with the digits that tell them apart. */
+export function times(nanoseconds, step) {
+  const longest = Math.max(...nanoseconds), power = longest < 1e3 ? 0 : longest < 1e6 ? 3 : longest < 1e9 ? 6 : 9;
+  const digits = Math.min(9, Math.max(0, Math.ceil(power - Math.log10(step) - 1e-9)));
+  return nanoseconds.map(t => t === 0 ? "0" : `${(t / 10 ** power).toFixed(digits)} ${["ns", "µs", "ms", "s"][power / 3]}`);
+}
 export const bytes = count => scaled(count, 1000, ["B", "KB", "MB", "GB", "TB"]);
 export const count = number => scaled(number, 1000, ["", "K", "M", "G", "T"]);
 export const rate = (number, unit) => scaled(number, 1000, ["", "K", "M", "G", "T"].map(p => `${p}${unit}`));

@@ -37,7 +37,7 @@ function measured({overview, timeline, kernels, launches}) {
   for (const [key, l] of launches) {
     const kernel = kernels.get(key), operations = kernel ? Number(valueOf(kernel, "operations")) : NaN;
     const moved = kernel ? Number(valueOf(kernel, "bytes")) : NaN;
-    rows.push({key, kernel, name: l.name, what: l.what, launches: l.count, total: l.total, fastest: l.fastest,
+    rows.push({key, kernel, device: l.track, name: l.name, what: l.what, launches: l.count, total: l.total, fastest: l.fastest,
       operations, moved, flops: operations / l.fastest * 1e9, bandwidth: moved / l.fastest * 1e9});
   }
   return rows.sort((a, b) => b.total - a.total);
@@ -51,7 +51,7 @@ export class KernelView {
   close() { showTip(null, null); }
   recolour() { this.show(); }
 
-  show() {
+  async show() {
     const app = this.app, {overview} = app, rows = measured(app), all = rows.reduce((sum, r) => sum + r.total, 0);
     const open = row => row.kernel && app.go({view: "graphs", span: row.kernel.id, node: null, graph: null, step: null, text: null});
     const tile = (value, what) => make("div", {class: "tile"}, make("b", {}, value), make("span", {}, what));
@@ -73,18 +73,31 @@ export class KernelView {
     this.main.replaceChildren(make("div", {class: "page"},
       make("div", {class: "tiles"}, tile(time(all), "in kernels"), tile(count(rows.reduce((sum, r) => sum + r.launches, 0)), "launches of kernels"),
         tile(count(overview.kernels), "kernels compiled"), tile(count(overview.rewrites), "rewrites"), tile(time(overview.nanoseconds), "whole recording")),
-      card("Roofline", "Each kernel at its fastest launch; the area is its share of the time. The roof is the highest rate of operations and of memory that any kernel here reached.", plot),
+      card("Roofline", "", plot),
       card("Kernels", "", rows.length ? table(columns, rows, {sort: 2, onclick: open}) : make("p", {class: "note"}, "Nothing was launched"))));
-    roofline(plot, rows.filter(r => r.operations > 0 && r.moved > 0 && r.fastest > 0), all, open);
+    const shown = rows.filter(r => r.operations > 0 && r.moved > 0 && r.fastest > 0);
+    plot.replaceChildren(make("p", {class: "note"}, "Measuring what this machine can do …"));
+    const roof = await roof_of(shown, app);
+    plot.replaceChildren(make("p", {class: "note"}, `Each kernel at its fastest launch; the area is its share of the time. ${roof.says}`));
+    if (shown.length) roofline(plot, shown, roof, all, open);
   }
 }
 
+/** Returns the limits that kernels are compared with: those of this machine's processor where they ran on one. */
+async function roof_of(rows, app) {
+  const machine = rows.every(r => /^CPU\b/.test(r.device)) ? await app.machine() : {operations: 0, bytes: 0};
+  if (machine.operations && machine.bytes)
+    return {...machine, says: "The roof is what this machine's processor can do, by measurement: multiply-adds in registers, and reading memory. Kernels above the slope find their data in caches."};
+  return {operations: d3.max(rows, r => r.flops), bytes: d3.max(rows, r => r.bandwidth),
+    says: "The roof is the highest rate of operations and of memory that any kernel here reached."};
+}
+
 /** Draws operations a second over operations per byte, both logarithmic. */
-function roofline(box, rows, all, open) {
-  if (!rows.length) return;
+function roofline(box, rows, roof, all, open) {
   const width = Math.max(320, box.clientWidth || 900), height = 330, edge = {left: 62, right: 18, top: 12, bottom: 40};
   const intensity = r => r.operations / r.moved;
-  const [low, high] = d3.extent(rows, intensity), [slow, fast] = d3.extent(rows, r => r.flops), memory = d3.max(rows, r => r.bandwidth);
+  const [low, high] = d3.extent(rows, intensity), [slow, fastest] = d3.extent(rows, r => r.flops);
+  const memory = roof.bytes, fast = Math.max(fastest, roof.operations), peak = roof.operations;
   const x = d3.scale.log().domain([low / 2, high * 2]).range([edge.left, width - edge.right]);
   const y = d3.scale.log().domain([slow / 2, fast * 2]).range([height - edge.bottom, edge.top]);
   const svg = d3.select(box).append("svg").attr("viewBox", `0 0 ${width} ${height}`).attr("height", height).attr("role", "img").attr("aria-label", "Roofline");
@@ -95,11 +108,11 @@ function roofline(box, rows, all, open) {
   svg.append("g").attr("class", "axis").attr("transform", `translate(${edge.left} 0)`).call(axis(y, "left", v => rate(v, ""), 6));
   svg.append("text").attr("x", (edge.left + width - edge.right) / 2).attr("y", height - 6).attr("text-anchor", "middle").text("operations per byte");
   svg.append("text").attr("transform", `translate(14 ${(height - edge.bottom) / 2}) rotate(-90)`).attr("text-anchor", "middle").text("operations per second");
-  const knee = fast / memory, points = [[low / 2, Math.min(fast, memory * low / 2)]];
-  if (knee > low / 2 && knee < high * 2) points.push([knee, fast]);
-  points.push([high * 2, Math.min(fast, memory * high * 2)]);
+  const knee = peak / memory, points = [[low / 2, Math.min(peak, memory * low / 2)]];
+  if (knee > low / 2 && knee < high * 2) points.push([knee, peak]);
+  points.push([high * 2, Math.min(peak, memory * high * 2)]);
   svg.append("path").attr("class", "roof seen").attr("d", d3.svg.line().x(p => x(p[0])).y(p => y(Math.max(slow / 2, p[1])))(points));
-  svg.append("text").attr("x", x(Math.min(high, Math.max(knee, low / 2))) + 8).attr("y", y(fast) - 5).text(`${rate(fast, "")} operations/s`);
+  svg.append("text").attr("x", x(Math.min(high, Math.max(knee, low / 2))) + 8).attr("y", y(peak) - 5).text(`${rate(peak, "")} operations/s`);
   svg.append("text").attr("x", x(low / 2) + 8).attr("y", Math.max(24, y(Math.max(slow / 2, points[0][1])) - 8)).text(`${bytes(memory)}/s`);
   svg.selectAll("circle").data(rows).enter().append("circle").attr("class", "dot").attr("cx", r => x(intensity(r))).attr("cy", r => y(r.flops))
     .attr("r", r => 3 + 22 * Math.sqrt(r.total / all)).on("click", open)
