@@ -69,9 +69,9 @@ std::vector<Row> chosen_rows(const std::string& filter) {
       return !std::regex_search(r.name, pattern) && !std::regex_search(r.group, pattern);
     });
   } catch (const std::regex_error& e) {
-    throw UsageError(str("[bench] --filter '", filter, "' is not a regular expression: ", e.what()));
+    throw app::UsageError(str("[bench] --filter '", filter, "' is not a regular expression: ", e.what()));
   }
-  TG_CHECK(UsageError, !rows.empty(), "[bench] --filter '", filter, "' matches no row; `tg bench --list` shows them");
+  TG_CHECK(app::UsageError, !rows.empty(), "[bench] --filter '", filter, "' matches no row; `tg bench --list` shows them");
   return rows;
 }
 

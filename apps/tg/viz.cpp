@@ -31,7 +31,7 @@ struct Options {
 
 /// Runs the program in place of this one, so that signals, the terminal and the exit code are its own.
 int record(const Options& o) {
-  TG_CHECK(UsageError, !o.command.empty(), "[viz] got no program, expected one: tg viz record -- PROGRAM ARGUMENTS");
+  TG_CHECK(app::UsageError, !o.command.empty(), "[viz] got no program, expected one: tg viz record -- PROGRAM ARGUMENTS");
   setenv("VIZ", "1", 1);
   if (!o.output.empty()) setenv("VIZ_FILE", o.output.c_str(), 1);
   std::vector<char*> argv;
@@ -95,7 +95,7 @@ int show(const Options& o) {
   const std::vector<std::string> files = o.files.empty() ? std::vector{recording::default_path()} : o.files;
   const bool text = o.text || o.json || o.perfetto || o.rewrites || !o.what.empty() || o.span || !o.kernel.empty();
   if (!text) return serve(o, files);
-  TG_CHECK(UsageError, files.size() == 1, "[viz] got two recordings; only the page compares them");
+  TG_CHECK(app::UsageError, files.size() == 1, "[viz] got two recordings; only the page compares them");
   const viz::Recording r = viz::read_recording(files[0]);
   if (o.perfetto) std::cout << viz::trace_events(r) << '\n';
   else if (const viz::Span* s = chosen_span(r, o)) show_span(r, *s, o);

@@ -37,8 +37,13 @@ class _NoGrad(contextlib.ContextDecorator):
   def __exit__(self, *_): pass
 
 
-Tensor.train, Tensor.test, Tensor.no_grad, Tensor.inference_mode = staticmethod(_train), staticmethod(
-    lambda: _train(False)), _NoGrad, _NoGrad
+def _test() -> Context:
+  """The opposite of training mode."""
+  return _train(False)
+
+
+Tensor.train, Tensor.test = staticmethod(_train), staticmethod(_test)
+Tensor.no_grad, Tensor.inference_mode = _NoGrad, _NoGrad
 
 
 class _Counter:
