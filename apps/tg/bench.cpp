@@ -71,7 +71,8 @@ std::vector<Row> chosen_rows(const std::string& filter) {
   } catch (const std::regex_error& e) {
     throw app::UsageError(str("[bench] --filter '", filter, "' is not a regular expression: ", e.what()));
   }
-  TG_CHECK(app::UsageError, !rows.empty(), "[bench] --filter '", filter, "' matches no row; `tg bench --list` shows them");
+  TG_CHECK(app::UsageError, !rows.empty(), "[bench] --filter '", filter,
+           "' matches no row; `tg bench --list` shows them");
   return rows;
 }
 

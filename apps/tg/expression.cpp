@@ -1,11 +1,10 @@
 /// \file The grammar of tensor expressions: Python's operators and precedence, calls, indices.
 #include "apps/tg/expression.h"
 
-#include "apps/tg/usage_error.h"
-
 #include <cctype>
 #include <charconv>
 
+#include "apps/tg/usage_error.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/text.h"
 

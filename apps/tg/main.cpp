@@ -165,9 +165,9 @@ int main(int argc, char** argv) {
   try {
     std::vector<char*> words = words_of(argc, argv);
     return run(static_cast<int>(words.size()), words.data());
-  } catch (const UsageError& e) { return report("", e.what(), kUsage); } catch (const tg::Error& e) { return report("", e.what(), kFailed); } catch (const std::bad_alloc&) {
-    return report("", "out of memory", kFailed);
-  } catch (const tg::InternalError& e) {
+  } catch (const UsageError& e) { return report("", e.what(), kUsage); } catch (const tg::Error& e) {
+    return report("", e.what(), kFailed);
+  } catch (const std::bad_alloc&) { return report("", "out of memory", kFailed); } catch (const tg::InternalError& e) {
     return report("internal error, please report it: ", e.what(), kInternal);
   } catch (const std::exception& e) { return report("unexpected error, please report it: ", e.what(), kInternal); }
 }

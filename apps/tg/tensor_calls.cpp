@@ -3,7 +3,6 @@
 #include <span>
 
 #include "apps/tg/expression.h"
-
 #include "apps/tg/usage_error.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/text.h"
@@ -48,7 +47,8 @@ VarOptions variance(Arguments& a) {
 }
 /// Returns (before, after) of each axis from a flat or nested list.
 std::vector<std::pair<int64_t, int64_t>> pairs(const std::vector<int64_t>& flat) {
-  TG_CHECK(app::UsageError, flat.size() % 2 == 0, "[expression] got ", flat.size(), " bounds, expected two for each axis");
+  TG_CHECK(app::UsageError, flat.size() % 2 == 0, "[expression] got ", flat.size(),
+           " bounds, expected two for each axis");
   std::vector<std::pair<int64_t, int64_t>> out;
   for (size_t i = 0; i < flat.size(); i += 2) out.emplace_back(flat[i], flat[i + 1]);
   return out;

@@ -31,7 +31,8 @@ struct Options {
 
 /// Runs the program in place of this one, so that signals, the terminal and the exit code are its own.
 int record(const Options& o) {
-  TG_CHECK(app::UsageError, !o.command.empty(), "[viz] got no program, expected one: tg viz record -- PROGRAM ARGUMENTS");
+  TG_CHECK(app::UsageError, !o.command.empty(),
+           "[viz] got no program, expected one: tg viz record -- PROGRAM ARGUMENTS");
   setenv("VIZ", "1", 1);
   if (!o.output.empty()) setenv("VIZ_FILE", o.output.c_str(), 1);
   std::vector<char*> argv;

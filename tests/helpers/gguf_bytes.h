@@ -103,7 +103,9 @@ class GgufBytes {
     return out;
   }
   static std::string text(std::string_view s) { return raw(uint64_t{s.size()}).append(s); }
-  static std::string list_head(Type type, size_t n) { return raw(static_cast<uint32_t>(type)).append(raw(uint64_t{n})); }
+  static std::string list_head(Type type, size_t n) {
+    return raw(static_cast<uint32_t>(type)).append(raw(uint64_t{n}));
+  }
   GgufBytes& set(const std::string& key, Type type, std::string bytes) {
     for (Value& v : values_)
       if (v.key == key) {
