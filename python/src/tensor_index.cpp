@@ -118,8 +118,6 @@ void bind_tensor_index(TensorClass& c) {
         Tensor s = src.tensor;
         if (reduce && *reduce != "add" && *reduce != "multiply")
           throw nb::type_error(str("scatter got reduce '", *reduce, "', expected 'add', 'multiply' or None").c_str());
-        if (reduce && !(s.ndim() == 0 && (s.dtype().is_weak() || s.dtype().is_bool())))
-          throw nb::type_error("scatter(reduce=) takes a number as src: use scatter_reduce for a tensor");
         if (s.dtype().is_weak() || (s.ndim() == 0 && s.dtype().is_bool())) {
           GraphScope g;
           s = Tensor::from_uop(ops::cast(s.uop(), t.dtype()));  // which checks a number

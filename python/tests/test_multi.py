@@ -183,3 +183,12 @@ OPERATIONS = {
 def test_operation(name, axis):
     f, x = OPERATIONS[name], numbers(4, 8)
     np.testing.assert_allclose(f(Tensor(x).shard(TWO, axis)).numpy(), f(Tensor(x)).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_sums_of_halves_that_stay_floats():
+  devices = ("CPU:0", "CPU:1")
+  t = Tensor.full((4,), 40000.0, dtype="half").contiguous().realize().shard(devices, 0)
+  assert t.float().sum().item() == 160000 and t.sum(dtype="float32").item() == 160000
+  assert t.mean().item() == 40000
+  x = Tensor.arange(1000).cast("bfloat16").contiguous().realize()
+  assert x.shard(devices, 0).float().mean().item() == x.float().mean().item()

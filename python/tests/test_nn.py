@@ -553,3 +553,51 @@ def test_load_state_dict_leaves_others_that_share_the_storage_alone():
     assert view.tolist() == [was] and a.bias.tolist() == [3]
     load_state_dict(a, {"weight": Tensor.ones(1, 2, dtype=dtypes.half), "bias": b.bias}, verbose=False)
     assert a.weight.dtype == dtypes.half and b.bias.tolist() == [3]
+
+
+# ---- halves, and samples without a batch ----
+
+
+@pytest.mark.parametrize("layer, shape", [
+  (lambda: nn.LayerNorm(4), (1, 4)), (lambda: nn.GroupNorm(1, 4), (1, 4)), (lambda: nn.InstanceNorm(1), (1, 1, 4)),
+  (lambda: nn.BatchNorm(1), (4, 1, 1, 1)),
+])
+def test_norms_of_halves(layer, shape, training):
+  x = Tensor([1000.0, -1000.0, 3000.0, 2000.0], dtype="half").reshape(*shape)
+  y = layer()(x)
+  np.testing.assert_allclose(y.float().numpy().flatten(), [-0.16907, -1.52148, 1.18359, 0.50732], atol=1e-3)
+
+
+def test_norms_keep_halves_and_make_integers_floats():
+  x = Tensor([[1000.0, 3000.0]], dtype="half")
+  norm = nn.LayerNorm(2)
+  norm.weight, norm.bias = norm.weight.half(), norm.bias.half()
+  assert norm(x).dtype is dtypes.half and nn.RMSNorm(2, elementwise_affine=False)(x).dtype is dtypes.half
+  assert nn.LayerNorm(2, elementwise_affine=False)(x).dtype is dtypes.half
+  assert nn.LayerNorm(2)(Tensor([[1, 3]])).dtype is dtypes.float
+  np.testing.assert_allclose(nn.RMSNorm(2)(Tensor([[3, 4]])).numpy(), [[0.848528, 1.131371]], rtol=1e-5)
+
+
+def test_batch_norm_of_a_half_model(training):
+  norm = nn.BatchNorm(1)
+  for t in nn.state.get_state_dict(norm).values():
+    if dtypes.is_float(t.dtype): t.replace(t.half().realize())
+  y = norm(Tensor([100.0, -100.0, 300.0, 200.0], dtype="half").reshape(4, 1, 1, 1))
+  assert y.dtype is dtypes.half and norm.running_var.dtype is dtypes.half
+  np.testing.assert_allclose(norm.running_var.float().numpy(), [0.9 + 0.1 * 29166.67], rtol=1e-3)
+
+
+def test_samples_without_a_batch():
+  x = Tensor(np.random.default_rng(3).normal(size=(5, 3)).astype(np.float32))
+  for layer in (nn.LSTM(3, 2, 2, bidirectional=True), nn.GRU(3, 2, 2, bidirectional=True)):
+    one, all_ = layer(x), layer(x.unsqueeze(1))
+    np.testing.assert_allclose(one[0].numpy(), all_[0].squeeze(1).numpy(), rtol=1e-6)
+    assert one[0].shape == (5, 4)
+  h, c = nn.LSTMCell(3, 2)(x[0])
+  assert h.shape == c.shape == nn.GRUCell(3, 2)(x[0]).shape == (2,)
+  assert nn.ConvTranspose2d(3, 4, 2)(Tensor.ones(3, 5, 5)).shape == (4, 6, 6)
+  assert nn.Conv2d(3, 4, 2)(Tensor.ones(3, 5, 5)).shape == (4, 4, 4)
+  norm = nn.InstanceNorm(3)
+  for shape in ((3, 7), (3, 4, 5)):
+    y = Tensor(np.random.default_rng(4).normal(size=shape).astype(np.float32))
+    np.testing.assert_allclose(norm(y).numpy(), norm(y.unsqueeze(0))[0].numpy(), rtol=1e-6)

@@ -117,6 +117,13 @@ TEST(LowerMulti, HalvesGoAsHalves) {
       if (u.is(Ops::COPY)) EXPECT_EQ(u.dtype(), cast ? dtypes::float16 : dtypes::float32);
   }
 }
+TEST(LowerMulti, SumsThatStayFloatsGoAsFloats) {
+  GraphScope g;
+  const Tensor x = Tensor::empty({4, 8}, {.dtype = dtypes::float16, .device = "NULL"}).shard(kTwo, 0).realize();
+  for (const Tensor& t : {x.to_float().sum(), x.mean(), x.sum({.dtype = dtypes::float32})})
+    for (UOp u : lower_multi(t.uop()).parts[0].toposort())
+      if (u.is(Ops::COPY)) EXPECT_EQ(u.dtype(), dtypes::float32);
+}
 
 TEST(LowerMulti, KernelsAreMadeOnce) {
   const Tensor x = on(kFour, {8, 4}, 0).realize();

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/tensor/ops/product.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/mesh.h"
@@ -27,6 +28,15 @@ Tensor filled(const Shape& shape, Scalar value, const TensorOptions& o) {
   return Tensor::full(shape, value, {o.dtype, o.device, {}}).contiguous().is_param_(trained);
 }
 constexpr bool kParameter = true, kStatistic = false;
+
+/// Returns x in the type that statistics are computed in, and results until weight and bias are applied: narrow floats
+/// are rounded once.
+Tensor widened(const Tensor& x) { return x.cast(tensor_detail::wide_dtype(x.dtype())); }
+/// Returns y, which was computed of `x` and perhaps a weight, in the float type of both.
+Tensor rounded(const Tensor& y, const Tensor& x, const Tensor& weight) {
+  const DType d = least_upper_float(x.dtype());
+  return y.cast(weight.defined() ? least_upper_dtype(d, weight.dtype()) : d);
+}
 
 /// Returns the padding around each axis with which a stride-1 convolution keeps its size, last axis first.
 Ints same_padding(const Ints& kernel, const Conv2dOptions& o) {
@@ -131,21 +141,24 @@ Tensor BatchNorm::operator()(const Tensor& x) const {
   std::vector<int> others;
   for (int axis = 0; axis < x.ndim(); axis++)
     if (axis != 1) others.push_back(axis);
-  const Tensor mean = x.mean({.axis = others});
+  const Tensor wide = widened(x), mean = wide.mean({.axis = others});
   const Tensor centered =
-      x - mean.detach().reshape(along_channels);  // to first order the variance does not depend on the mean
+      wide - mean.detach().reshape(along_channels);  // to first order the variance does not depend on the mean
   const Tensor var = centered.square().mean({.axis = others});
   if (options.track_running_stats && Tensor::training()) {
     const double n = static_cast<double>(x.numel()), channels = static_cast<double>(x.shape(1)), m = options.momentum;
     TG_CHECK(ShapeError, n == 0 || n > channels, "[BatchNorm] got an input of shape ", x.shape(),
              ", whose channels have one value each: training needs more to estimate a variance");
     if (n > 0) {  // an empty batch has no statistics
-      running_mean.assign((1 - m) * running_mean + m * mean.detach());
-      running_var.assign((1 - m) * running_var + m * n / (n - channels) * var.detach());
+      const auto track = [m](const Tensor& running, const Tensor& now) {
+        running.assign(((1 - m) * running + m * now).cast(running.dtype()));
+      };
+      track(running_mean, mean.detach());
+      track(running_var, n / (n - channels) * var.detach());
     }
     num_batches_tracked.assign(num_batches_tracked + 1);
   }
-  return x.batchnorm(weight, bias, mean, (var + options.eps).rsqrt());
+  return rounded(x.batchnorm(weight, bias, mean, (var + options.eps).rsqrt()), x, weight);
 }
 
 LayerNorm::LayerNorm(Ints sizes, const LayerNormOptions& o) : normalized_shape(std::move(sizes)), options(o) {
@@ -167,8 +180,8 @@ Tensor LayerNorm::operator()(const Tensor& x) const {
            Shape(std::span<const int64_t>(normalized_shape)));
   std::vector<int> axes;
   for (int i = 1; i <= static_cast<int>(n); i++) axes.push_back(-i);
-  const Tensor y = x.layernorm(axes, options.eps);
-  return weight.defined() ? y * weight + bias : y;
+  const Tensor y = widened(x).layernorm(axes, options.eps);
+  return rounded(weight.defined() ? y * weight + bias : y, x, weight);
 }
 
 Tensor LayerNorm2d::operator()(const Tensor& x) const {
@@ -196,11 +209,16 @@ GroupNorm::GroupNorm(int64_t groups, int64_t channels, const LayerNormOptions& o
 Tensor GroupNorm::operator()(const Tensor& x) const {
   TG_CHECK(ShapeError, x.ndim() >= 2 && x.shape(1) == num_channels, "[GroupNorm] got an input of shape ", x.shape(),
            ", expected (batch, ", num_channels, ", ...)");
-  const Tensor y = x.reshape(x.shape(0), num_groups, -1).layernorm(-1, options.eps).reshape(x.shape());
-  if (!weight.defined()) return y;
+  const Tensor y = widened(x).reshape(x.shape(0), num_groups, -1).layernorm(-1, options.eps).reshape(x.shape());
+  if (!weight.defined()) return rounded(y, x, weight);
   Shape along_channels(static_cast<size_t>(x.ndim()), SInt(1));
   along_channels[1] = num_channels;
-  return y * weight.reshape(along_channels) + bias.reshape(along_channels);
+  return rounded(y * weight.reshape(along_channels) + bias.reshape(along_channels), x, weight);
+}
+
+Tensor InstanceNorm::operator()(const Tensor& x) const {
+  const bool one_sample = x.ndim() == 2 || (x.ndim() > 2 && x.shape(1) != num_channels && x.shape(0) == num_channels);
+  return one_sample ? GroupNorm::operator()(x.unsqueeze(0)).squeeze(0) : GroupNorm::operator()(x);
 }
 
 RMSNorm::RMSNorm(int64_t dim, const RMSNormOptions& o) : options(o) {
@@ -213,8 +231,8 @@ Tensor RMSNorm::operator()(const Tensor& x) const {
            "[RMSNorm] got an input of shape ", x.shape(), ", expected the last size to be ",
            weight.defined() ? weight.shape(0) : 0);
   const Tensor f = x.dtype() == dtypes::float64 ? x : x.to_float();
-  const Tensor y = (f * (f.square().mean(-1, true) + options.eps).rsqrt()).cast(x.dtype());
-  return weight.defined() ? y * weight : y;
+  const Tensor y = f * (f.square().mean(-1, true) + options.eps).rsqrt();
+  return rounded(weight.defined() ? y * weight : y, x, weight);
 }
 
 Embedding::Embedding(int64_t vocab_size, int64_t embed_size) {

@@ -126,9 +126,11 @@ struct GroupNorm {
   TG_STATE(weight, bias)
 };
 
-/// Normalizes every channel of every sample over space.
+/// Normalizes every channel of every sample over space. As in PyTorch a sample may come without a batch, (channels,
+/// ...): an input of two axes, or one whose axis 1 has another size than the channels.
 struct InstanceNorm : GroupNorm {
   explicit InstanceNorm(int64_t channels, const LayerNormOptions& o = {}) : GroupNorm(channels, channels, o) {}
+  Tensor operator()(const Tensor& x) const;
 };
 
 struct RMSNormOptions {

@@ -30,7 +30,7 @@ Tensor flat(const Tensors& tensors) {
 Tensor trust_ratio(const Tensor& weight_norm, const Tensor& update_norm, const Tensor& ratio) {
   return ((weight_norm > 0) & (update_norm > 0)).where(ratio, Tensor::full({}, 1.0));
 }
-Tensor norm(const Tensor& t) { return t.square().sum().sqrt(); }
+Tensor norm(const Tensor& t) { return t.cast(least_upper_dtype(t.dtype(), dtypes::float32)).square().sum().sqrt(); }
 
 }  // namespace
 

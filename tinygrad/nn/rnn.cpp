@@ -50,6 +50,12 @@ LSTMCell::LSTMCell(int64_t input_size, int64_t hidden_size, bool with_bias) {
 }
 
 LstmState lstm_cell(const Tensor& x, const std::optional<LstmState>& state, const RecurrentWeights& w) {
+  if (x.ndim() == 1) {  // without a batch
+    std::optional<LstmState> row;
+    if (state) row = LstmState{state->h.unsqueeze(0), state->c.unsqueeze(0)};
+    const LstmState next = lstm_cell(x.unsqueeze(0), row, w);
+    return {next.h.squeeze(0), next.c.squeeze(0)};
+  }
   const int64_t hidden = w.weight_hh.shape(1);
   for (const Tensor& t : state ? Tensors{state->h, state->c} : Tensors{Tensor()})
     check_input("LSTMCell", x, w.weight_ih.shape(1), t, hidden);
@@ -70,6 +76,7 @@ GRUCell::GRUCell(int64_t input_size, int64_t hidden_size, bool with_bias) {
 }
 
 Tensor gru_cell(const Tensor& x, const Tensor& h, const RecurrentWeights& w) {
+  if (x.ndim() == 1) return gru_cell(x.unsqueeze(0), h.defined() ? h.unsqueeze(0) : h, w).squeeze(0);
   const int64_t hidden = w.weight_hh.shape(1);
   check_input("GRUCell", x, w.weight_ih.shape(1), h, hidden);
   Tensors s{h.defined() ? h : Tensor::zeros(Shape{x.shape(0), hidden}, {.dtype = x.dtype(), .device = x.device()})};
@@ -145,6 +152,14 @@ static Tensor run_layer(const Tensor& sequence, const RecurrentWeights& w, bool 
 }
 
 std::pair<Tensor, Tensors> Recurrent::run(const Tensor& x, const Tensors& initial, size_t states, Step step) const {
+  if (x.ndim() == 2) {  // without a batch
+    const int batch = options.batch_first ? 0 : 1;
+    Tensors rows;
+    for (const Tensor& t : initial) rows.push_back(t.unsqueeze(1));
+    auto [output, last] = run(x.unsqueeze(batch), rows, states, step);
+    for (Tensor& t : last) t = t.squeeze(1);
+    return {output.squeeze(batch), last};
+  }
   TG_CHECK(ShapeError, x.ndim() == 3 && x.shape(2) == input_size, "[", name_, "] got an input of shape ", x.shape(),
            ", expected ", options.batch_first ? "(batch, time, " : "(time, batch, ", input_size, ")");
   Tensor sequence = options.batch_first ? x.transpose(0, 1) : x;

@@ -69,12 +69,24 @@ std::vector<int> axes_of(const Axes& axes, const char* op, const Shape& shape);
 int64_t number_of(const Shape& shape, int axis, const char* op);
 /// Returns the type of positions in an axis of `n` elements: int32 if it can hold them.
 inline DType place_dtype(int64_t n) { return n > INT32_MAX ? dtypes::int64 : dtypes::int32; }
+/// Returns the unsigned integer type of the size of `d`.
+inline DType unsigned_dtype(DType d) {
+  return d.itemsize() == 1   ? dtypes::uint8
+         : d.itemsize() == 2 ? dtypes::uint16
+         : d.itemsize() == 4 ? dtypes::uint32
+                             : dtypes::uint64;
+}
 /// Returns one value per axis for n axes, repeating a single one; ShapeError for another count.
 std::vector<int64_t> per_axis(const Ints& v, size_t n, const char* op, const char* what);
 /// Returns the Impl's node; ValueError when the tensor is undefined.
 UOp uop_of(const Tensor& t, const char* op);
 /// Returns the least type that all of at least one tensor convert to.
 DType common_dtype(const Tensors& tensors);
+/// Returns a scalar with an identity of its own: a float that a user makes from a number may be asked for its gradient,
+/// which must not be that of all equal literals. Without a type it adapts to other operands, as a literal does.
+Tensor leaf_scalar(Scalar v, std::optional<DType> dtype = {});
+/// Whether gradients for it can be asked: floats, but no literals, of which equal ones are one node.
+bool is_differentiable_leaf(UOp u);
 /// Creates storage with a Buffer, allocated on first use.
 UOp new_storage(const Shape& shape, DType dtype, const std::string& device);
 /// Marks storage whose raw contents nobody has seen: writing it needs no care.

@@ -135,10 +135,15 @@ UOp detach_from_storage(UOp x) {
   return x;
 }
 
+constexpr OpSet kRepeats = Ops::RESHAPE | Ops::EXPAND | Ops::PERMUTE | Ops::SHRINK | Ops::FLIP;
+
 UOp literal_of(UOp x) {
-  // A tagged constant is a leaf that may want a gradient.
-  while (x.in(Ops::RESHAPE | Ops::EXPAND | Ops::PERMUTE | Ops::SHRINK | Ops::FLIP) && !x.tag()) x = x.src(0);
+  while (x.in(kRepeats) && !x.tag()) x = x.src(0);
   return x.is_const() && !x.is_invalid() && !x.tag() ? x : UOp();
+}
+UOp constant_of(UOp x) {
+  while (x.in(kRepeats)) x = x.src(0);
+  return x.is_const() && !x.is_invalid() ? x : UOp();
 }
 
 namespace {
@@ -205,7 +210,7 @@ UOp resolve_weak(UOp root, DType d) {
         src.assign(u.srcs().begin(), u.srcs().end());
         for (size_t i = 0; i < values(u).size(); i++)
           if (src[i].dtype().is_weak()) src[i] = memo.get(src[i]);
-        if (u.is_const() && !u.is_invalid()) memo.set(u, UOp::constant(u.const_value(), t));
+        if (literal_of(u) == u) memo.set(u, UOp::constant(u.const_value(), t));
         else if (u.is(Ops::CAST)) memo.set(u, src[0].cast(t));
         else memo.set(u, values(u).empty() ? u.cast(t) : UOp::make(u.op(), t, src, u.arg(), u.tag()));
       });

@@ -42,8 +42,11 @@ UOp cast(UOp x, DType d);     ///< literals are retyped, also behind views, and 
 UOp convert(UOp x, DType d);  ///< the same as in C: integers wrap
 UOp full(const Shape& shape, ConstValue v, DType d);
 UOp arange(int64_t n, DType d);
-/// Returns the literal behind views that repeat it, or null.
+/// Returns the literal behind views that repeat it, or null. A tagged literal is none: it is a leaf that may want a
+/// gradient, which its value in its place would not get.
 UOp literal_of(UOp x);
+/// Returns the literal behind views that repeat it, tagged or not, or null: where only the value matters.
+UOp constant_of(UOp x);
 /// Sums over the axes `x` was broadcast along, so that it has `shape` again. Accumulates in sum_acc_dtype.
 UOp sum_to(UOp x, const Shape& shape);
 /// Returns a and b in their least upper type, which is weak if both operands are integers or literals.

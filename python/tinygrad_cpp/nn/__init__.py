@@ -3,7 +3,7 @@ input."""
 from __future__ import annotations
 import math
 from .. import _core
-from ..dtype import dtypes
+from ..dtype import dtypes, least_upper_dtype, least_upper_float
 from ..helpers import TRAINING, flatten, make_tuple, prod
 from ..tensor import Tensor
 from . import optim, state, datasets, lr_scheduler, train, data, parallel  # noqa: F401
@@ -26,6 +26,13 @@ def _input(layer: object, x: Tensor) -> Tensor:
     hint = ": write Tensor(x)" if x is not None else ""
     raise TypeError(f"[{type(layer).__name__}] got an object of type {type(x).__name__}, expected a Tensor{hint}")
   return x
+def _wide(x: Tensor) -> Tensor:
+  """x in the type that statistics are computed in, and results until weight and bias are applied: float32 at least."""
+  return x if x.dtype == dtypes.float64 else x.float()
+def _rounded(y: Tensor, x: Tensor, weight: Tensor | None) -> Tensor:
+  """y, which was computed of x and perhaps a weight, in the float type of both."""
+  d = least_upper_float(x.dtype)
+  return y.cast(d if weight is None else least_upper_dtype(d, weight.dtype))
 def _over_channels(t: Tensor, x: Tensor) -> Tensor: return t.reshape(1, -1, *[1] * (x.ndim - 2))
 
 
@@ -46,9 +53,10 @@ class BatchNorm:
     """Mean and variance to normalize x with."""
     if self.track_running_stats and not TRAINING: return self.running_mean, _over_channels(self.running_var, x)
     others = tuple(i for i in range(x.ndim) if i != 1)
-    mean = x.mean(axis=others)
+    wide = _wide(x)
+    mean = wide.mean(axis=others)
     # the variance does not depend on the mean to first order
-    return mean, (x - _over_channels(mean.detach(), x)).square().mean(axis=others)
+    return mean, (wide - _over_channels(mean.detach(), x)).square().mean(axis=others)
 
   def __call__(self, x: Tensor) -> Tensor:
     mean, var = self.calc_stats(_input(self, x))
@@ -59,10 +67,12 @@ class BatchNorm:
                                f"training needs more to estimate a "
                                "variance")
       if not isinstance(n, int) or n > 0:  # an empty batch says nothing
-        self.running_mean.assign((1 - m) * self.running_mean + m * mean.detach())
-        self.running_var.assign((1 - m) * self.running_var + m * n / (n - x.shape[1]) * var.detach())
+        for running, now in ((self.running_mean, m * mean.detach()),
+                             (self.running_var, m * n / (n - x.shape[1]) * var.detach())):
+          running.assign(((1 - m) * running + now).cast(running.dtype))
       self.num_batches_tracked.assign(self.num_batches_tracked + 1)
-    return x.batchnorm(self.weight, self.bias, mean, var.add(self.eps).rsqrt())
+    y = x.batchnorm(self.weight, self.bias, mean, var.add(self.eps).rsqrt())
+    return y if self.track_running_stats and not TRAINING else _rounded(y, x, self.weight)
 
 
 BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm
@@ -148,16 +158,23 @@ class GroupNorm:
     self.bias: Tensor | None = _zeros(num_channels) if affine else None
 
   def __call__(self, x: Tensor) -> Tensor:
-    y = _input(self, x).reshape(x.shape[0], self.num_groups, -1).layernorm(eps=self.eps).reshape(x.shape)
-    if self.weight is None or self.bias is None: return y
-    return y * _over_channels(self.weight, x) + _over_channels(self.bias, x)
+    y = _wide(_input(self, x)).reshape(x.shape[0], self.num_groups, -1).layernorm(eps=self.eps).reshape(x.shape)
+    if self.weight is not None and self.bias is not None:
+      y = y * _over_channels(self.weight, x) + _over_channels(self.bias, x)
+    return _rounded(y, x, self.weight)
 
 
 class InstanceNorm(GroupNorm):
-  """Normalizes every channel of every sample over space. https://arxiv.org/abs/1607.08022"""
+  """Normalizes every channel of every sample over space. A sample may come without a batch, (channels, ...): an input
+  of two axes, or one whose axis 1 has another size than the channels. https://arxiv.org/abs/1607.08022"""
   def __init__(self, num_features: int, eps: float = 1e-5, affine: bool = True):
     super().__init__(num_features, num_features, eps, affine)
     self.num_features = num_features
+
+  def __call__(self, x: Tensor) -> Tensor:
+    n = self.num_features
+    one_sample = _input(self, x).ndim == 2 or (x.ndim > 2 and x.shape[1] != n and x.shape[0] == n)
+    return super().__call__(x.unsqueeze(0)).squeeze(0) if one_sample else super().__call__(x)
 
 
 class LayerNorm:
@@ -172,8 +189,9 @@ class LayerNorm:
     if self.normalized_shape != _input(self, x).shape[-len(self.normalized_shape):]:
       raise _core.ShapeError(f"[LayerNorm] got an input of shape {x.shape}, expected the last sizes to be "
                              f"{self.normalized_shape}")
-    y = x.layernorm(eps=self.eps, axis=self.axis)
-    return y if self.weight is None or self.bias is None else y * self.weight + self.bias
+    y = _wide(x).layernorm(eps=self.eps, axis=self.axis)
+    if self.weight is not None and self.bias is not None: y = y * self.weight + self.bias
+    return _rounded(y, x, self.weight)
 
 
 class LayerNorm2d(LayerNorm):
@@ -192,8 +210,8 @@ class RMSNorm:
   def _norm(self, x: Tensor) -> Tensor: return x * (x.square().mean(-1, keepdim=True) + self.eps).rsqrt()
 
   def __call__(self, x: Tensor) -> Tensor:
-    y = self._norm(x if _input(self, x).dtype == dtypes.float64 else x.float()).cast(x.dtype)
-    return y if self.weight is None else y * self.weight
+    y = self._norm(_wide(_input(self, x)))
+    return _rounded(y if self.weight is None else y * self.weight, x, self.weight)
 
 
 class Embedding:

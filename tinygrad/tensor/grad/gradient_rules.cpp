@@ -68,7 +68,7 @@ UOp grad_exp2(UOp g, UOp u) {
 }
 
 Grads grad_pow(UOp g, UOp u, UOp b, UOp e) {
-  UOp db = g * eq(e, zero_like(e)).where(zero_like(u), e * UOp::alu(Ops::POW, {b, e + e.const_like(-1)}));
+  UOp db = eq(e, zero_like(e)).where(zero_like(u), g * e * UOp::alu(Ops::POW, {b, e + e.const_like(-1)}));
   UOp at_zero = (e < zero_like(e)).where(u.const_like(-std::numeric_limits<double>::infinity()), zero_like(u));
   return {db, g * eq(b, zero_like(b)).where(at_zero, u * log2(b) * ConstValue(std::numbers::ln2))};
 }
@@ -78,9 +78,10 @@ Grads grad_reduce(UOp g, UOp u, UOp x) {
   std::vector<int> axes(r.axes.begin(), r.axes.end());
   const Shape& shape = shape_of(x);
   if (r.op == Ops::ADD) return {ops::expand(g, shape)};
-  if (r.op == Ops::MAX) {  // equals share
-    UOp mask = ops::cast(eq(x, ops::detach_from_storage(u)), g.dtype());
-    return {mask * (g * recip(ops::reduce(Ops::ADD, mask, axes)))};
+  if (r.op == Ops::MAX) {  // equals share; half types do not count them
+    const DType d = g.dtype(), wide = sum_acc_dtype(d);
+    UOp mask = ops::cast(eq(x, ops::detach_from_storage(u)), wide);
+    return {ops::cast(mask * (ops::cast(g, wide) * recip(ops::reduce(Ops::ADD, mask, axes))), d)};
   }
   // d prod / dx_j is the product of the others: u / x_j, or, where x_j is the only zero, the product of the rest.
   UOp is_zero = eq(x, zero_like(x)), safe = is_zero.where(x.const_like(1), x);

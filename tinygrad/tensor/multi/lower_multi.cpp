@@ -167,7 +167,10 @@ class Lowering {
         for (size_t i = 0; i < n; i++) out.parts[i] = brought(get(u.src(0)), device_of(u.src(0)), out.axes, i, devices);
         return out;
       case Ops::ALLREDUCE: out.parts = combined(get(u.src(0)).parts, devices, u.arg<ReduceArg>().op, ~0u); return out;
-      case Ops::REDUCE: return reduced(u, devices, out);
+      case Ops::REDUCE: return reduced(u, devices, out, u.dtype());
+      case Ops::CAST:
+        if (sums_halves(u)) return rounded(u, devices, out);
+        break;
       case Ops::SHRINK:
         if (const Shards s = get(u.src(0)); s.axes.of != out.axes.of) return picked(u, s, devices, out);
         break;
@@ -193,7 +196,32 @@ class Lowering {
     return {world_allreduced(parts[0], devices, mesh_axes & ((1u << mesh_of(devices).axes) - 1), op)};
   }
 
-  Shards reduced(UOp u, const std::string& devices, Shards out) {
+  /// Whether a CAST rounds a sum of values of 16 bits, which was accumulated in 32, to their type: what the sum of a
+  /// tensor of halves does. A sum that the program goes on with in 32 bits is exchanged in 32.
+  static bool sums_halves(UOp u) {
+    const DType d = u.dtype();
+    UOp sum = u.src(0);
+    while (sum.is(Ops::RESHAPE)) sum = sum.src(0);
+    return env::ALLREDUCE_CAST && (d == dtypes::float16 || d == dtypes::bfloat16) && sum.is(Ops::REDUCE) &&
+           sum.dtype() == dtypes::float32 && sum.src(0).is(Ops::CAST) && sum.src(0).src(0).dtype() == d;
+  }
+  /// Lowers such a CAST: the devices send their sums in the type that they are rounded to.
+  Shards rounded(UOp u, const std::string& devices, Shards out) {
+    UOps views;
+    UOp sum = u.src(0);
+    for (; sum.is(Ops::RESHAPE); sum = sum.src(0)) views.push_back(sum);
+    Shards s = reduced(sum, devices, {UOps(out.parts.size()), shard_axes(sum)}, u.dtype());
+    const MeshSizes mesh = mesh_of(devices);
+    for (size_t i = 0; i < s.parts.size(); i++) {
+      UOp part = s.parts[i];
+      for (size_t v = views.size(); v-- > 0;) part = moved(views[v], part, shard_axes(views[v]), mesh);
+      out.parts[i] = part.cast(u.dtype());
+    }
+    return out;
+  }
+
+  /// Reduces on each device, and combines what they have in the type `sent`.
+  Shards reduced(UOp u, const std::string& devices, Shards out, DType sent) {
     const Shards s = get(u.src(0));
     for (size_t i = 0; i < out.parts.size(); i++)
       out.parts[i] = UOp::make(Ops::REDUCE, u.dtype(), {s.parts[i]}, u.arg());
@@ -201,13 +229,9 @@ class Lowering {
     uint32_t over = 0;
     for (size_t k = 0; k < mesh.axes; k++) over |= uint32_t{s.axes[k] >= 0 && out.axes[k] < 0 && mesh.size[k] > 1} << k;
     if (!over) return out;
-    // Sums of 16-bit values accumulate in 32 bits; between devices they are sent as what they were.
-    DType d = u.dtype(), sent = d;
-    if (UOp x = u.src(0); env::ALLREDUCE_CAST && x.is(Ops::CAST) && d == dtypes::float32)
-      if (DType t = x.src(0).dtype(); t == dtypes::float16 || t == dtypes::bfloat16) sent = t;
     for (UOp& p : out.parts) p = p.cast(sent);
     out.parts = combined(out.parts, devices, u.arg<ReduceArg>().op, over);
-    for (UOp& p : out.parts) p = p.cast(d);
+    for (UOp& p : out.parts) p = p.cast(u.dtype());
     return out;
   }
 

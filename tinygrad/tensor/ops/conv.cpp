@@ -8,6 +8,7 @@
 #include "tinygrad/tensor/grad/function.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/node_ops.h"
+#include "tinygrad/tensor/ops/elementary.h"
 #include "tinygrad/tensor/ops/image.h"
 #include "tinygrad/tensor/ops/product.h"
 #include "tinygrad/uop/eval.h"
@@ -197,6 +198,7 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
   OpScope s;
   uop_of(*this, "conv2d");
   uop_of(weight, "conv2d");
+  if (ndim() + 1 == weight.ndim()) return s(unsqueeze(0).conv2d(weight, bias, o).squeeze(0));  // without a batch
   if (const Shape xs = shape(), ws = weight.shape(); xs.symbolic() && xs.size() == ws.size() && xs.size() >= 3) {
     // Pads to the maximum sizes, computes, and cuts the result back to these sizes.
     size_t n = xs.size() - 2;
@@ -531,6 +533,7 @@ Tensor spread_in_phases(const Tensor& t, const Tensor& weight, const std::vector
 
 Tensor Tensor::conv_transpose2d(const Tensor& weight, const Tensor& bias, const ConvTransposeOptions& o) const {
   OpScope s;
+  if (ndim() + 1 == weight.ndim()) return s(unsqueeze(0).conv_transpose2d(weight, bias, o).squeeze(0));
   const Shape xs = shape(), ws = weight.shape();
   TG_CHECK(ShapeError,
            xs.size() == ws.size() && xs.size() >= 3 && xs[1] == ws[0] && o.groups > 0 && ws[0].value() % o.groups == 0,
@@ -683,7 +686,7 @@ Tensor Tensor::interpolate(const Ints& size, Interpolation mode, bool align_corn
            " sizes for shape ", sh, ", expected 1 to ", sh.size());
   TG_CHECK(ValueError, !align_corners || mode == Interpolation::kLinear,
            "[interpolate] got align_corners with a nearest mode, expected linear");
-  Tensor x = *this;
+  Tensor x = mode == Interpolation::kLinear ? as_float(*this) : *this;  // bytes are rounded once, after all axes
   for (size_t k = 0; k < size.size(); k++) {
     size_t axis = sh.size() - 1 - k;
     int64_t in = sh[axis].value(), out = size[size.size() - 1 - k];
@@ -710,7 +713,7 @@ Tensor Tensor::interpolate(const Ints& size, Interpolation mode, bool align_corn
       x = rows((mode == Interpolation::kNearestExact ? (f + 0.5) * scale : f * scale).to_int());
     }
   }
-  return s(x.cast(dtype()));
+  return s((dtype() == dtypes::uint8 ? x.round() : x).cast(dtype()));
 }
 
 Tensor Tensor::avg_pool2d(const PoolOptions& o) const {
@@ -721,14 +724,17 @@ Tensor Tensor::avg_pool2d(const PoolOptions& o) const {
   auto windows = [&](const Tensor& t, const PadList& pads) {
     return t.pad(with_lead(pads, nd)).pool_view(p.kernel, p.stride, p.dilation);
   };
-  if (!o.count_include_pad)
-    return s(windows(*this, p.grown).sum({.axis = inner}) / windows(ones_like(), p.grown).sum({.axis = inner}));
-  if (!o.ceil_mode) return s(windows(*this, p.grown).mean({.axis = inner}));
-  PadList rest;
-  for (size_t i = 0; i < p.pads.size(); i++)
-    rest.push_back({p.grown[i].first - p.pads[i].first, p.grown[i].second - p.pads[i].second});
-  return s(windows(*this, p.grown).sum({.axis = inner}) /
-           windows(pad(with_lead(p.pads, nd)).ones_like(), rest).sum({.axis = inner}));
+  if (o.count_include_pad && !o.ceil_mode) return s(windows(*this, p.grown).mean({.axis = inner}));
+  // Half types hold neither the sum of a large window nor the number of its elements.
+  const DType d = dtype(), wide = wide_dtype(d);
+  PadList rest = p.grown;
+  if (o.count_include_pad)
+    for (size_t i = 0; i < p.pads.size(); i++)
+      rest[i] = {p.grown[i].first - p.pads[i].first, p.grown[i].second - p.pads[i].second};
+  const Tensor counted = o.count_include_pad ? pad(with_lead(p.pads, nd)) : *this;
+  const Tensor mean =
+      windows(cast(wide), p.grown).sum({.axis = inner}) / windows(counted.ones_like(wide), rest).sum({.axis = inner});
+  return s(d.is_float() ? mean.cast(d) : mean);
 }
 
 }  // namespace tg

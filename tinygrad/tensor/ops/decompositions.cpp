@@ -7,6 +7,7 @@
 #include "tinygrad/tensor/multi/lower_multi.h"
 #include "tinygrad/tensor/node_ops.h"
 #include "tinygrad/tensor/ops/matrix_kernels.h"
+#include "tinygrad/tensor/ops/product.h"
 #include "tinygrad/tensor/state/effects.h"
 #include "tinygrad/uop/buffer_flags.h"
 #include "tinygrad/uop/multi.h"
@@ -211,7 +212,9 @@ Tensor Tensor::newton_schulz(int steps, const std::vector<double>& coefficients,
   TG_CHECK(ValueError, steps >= 0 && !coefficients.empty(), "[newton_schulz] got ", steps, " steps and ",
            coefficients.size(), " coefficients, expected 0 or more, and 1 or more");
   if (shape(-2) > shape(-1)) return s(transpose(-2, -1).newton_schulz(steps, coefficients, eps).transpose(-2, -1));
-  Tensor g = *this / (square().sum({-2, -1}, true).sqrt() + eps);
+  // The norm of narrow floats is computed in float32: their squares overflow, and eps rounds to 0.
+  const Tensor wide = cast(wide_dtype(dtype()));
+  Tensor g = (wide / (wide.square().sum({-2, -1}, true).sqrt() + eps)).cast(dtype());
   for (int i = 0; i < steps; i++) {
     Tensor a = g.dot(g.transpose(-2, -1)), power = g, sum = coefficients[0] * g;
     for (size_t c = 1; c < coefficients.size(); c++) {

@@ -71,13 +71,6 @@ Tensor unary(Ops alu, const Tensor& t, const char* op) {
   UOp u = uop_of(t, op);
   return s(UOp::alu(alu, {ops::cast(u, least_upper_float(u.dtype()))}));
 }
-/// Returns the unsigned type of the same size.
-DType unsigned_of(DType d) {
-  return d.itemsize() == 1   ? dtypes::uint8
-         : d.itemsize() == 2 ? dtypes::uint16
-         : d.itemsize() == 4 ? dtypes::uint32
-                             : dtypes::uint64;
-}
 constexpr double kLn2 = std::numbers::ln2;
 }  // namespace
 
@@ -165,6 +158,7 @@ Tensor Tensor::pow(const Tensor& o) const {
              ", expected a float base for a negative exponent");
     // Small whole exponents are products: exact, and with cheap gradients.
     if (std::abs(e) <= 8 && e == std::floor(e) && !below_one) {
+      if (e == 0 && x.dtype().is_float()) return s(UOp::alu(Ops::POW, {x, y}));  // 1, with the gradient 0
       if (e == 0) return ones_like(x.dtype());
       Tensor base = from_uop(x), r;
       for (int n = static_cast<int>(std::abs(e)); n; n >>= 1) {
@@ -267,7 +261,7 @@ Tensor Tensor::isclose(const Tensor& o, double rtol, double atol, bool equal_nan
     const DType d = a.dtype().is_bool() ? dtypes::uint8 : ops::strong_type(UOp::alu(Ops::ADD, {a, b}));
     const Tensor x = from_uop(ops::cast(a, d)), y = from_uop(ops::cast(b, d));
     Tensor distance = x.maximum(y) - x.minimum(y);
-    if (!d.is_unsigned()) distance = distance.bitcast(unsigned_of(d));
+    if (!d.is_unsigned()) distance = distance.bitcast(unsigned_dtype(d));
     return s(distance <= y.cast(dtypes::default_float()).abs() * rtol + atol);
   }
   const Tensor x = from_uop(a), y = from_uop(b);

@@ -1,13 +1,31 @@
 /// \file Losses.
+#include "tinygrad/tensor/grad/function.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops/elementary.h"
+#include "tinygrad/tensor/ops/product.h"
 
 namespace tg {
 using namespace tensor_detail;
 
 namespace {
-Tensor finished(const Tensor& t, Reduction r) {
-  return r == Reduction::kMean ? t.mean() : r == Reduction::kSum ? t.sum() : t;
+constexpr double kLeastLog = -100;        // of a probability, as in PyTorch
+constexpr double kLeastVariance = 1e-12;  // of a yes or no, in the gradient
+
+/// Returns t as floats of the type that losses are computed in: narrow ones are rounded once, when the loss is done.
+Tensor wide_floats(const Tensor& t) {
+  const Tensor f = as_float(t);
+  return f.cast(wide_dtype(f.dtype()));
+}
+DType float_type(const Tensor& t) { return least_upper_float(t.dtype()); }
+/// Reduces losses that were computed in the wide type of `d`, and rounds them to `d`.
+Tensor finished(const Tensor& t, Reduction r, DType d) {
+  const Tensor loss = r == Reduction::kMean ? t.mean() : r == Reduction::kSum ? t.sum() : t;
+  return d.is_float() && wide_dtype(d) != d ? loss.cast(d) : loss;
+}
+/// Reduces losses of which some are not counted, or count more than others.
+Tensor finished(const Tensor& t, const Tensor& weight, Reduction r, DType d) {
+  if (!weight.defined() || r != Reduction::kMean) return finished(t, r, d);
+  return finished(t.sum() / weight.sum(), Reduction::kNone, d);
 }
 
 void check_smoothing(double v, const char* op) {
@@ -31,21 +49,21 @@ Tensor Tensor::sparse_categorical_crossentropy(const Tensor& y, const CrossEntro
   TG_CHECK(ShapeError, lead == ys || broadcast_shapes(both, op) == ys, "[", op, "] got labels ", ys, " for logits ", sh,
            ", expected ", lead, " or what that broadcasts to");
   int64_t classes = sh.back().value();
-  Tensor logp = log_softmax(-1);
+  Tensor logp = wide_floats(*this).log_softmax(-1);
   Tensor hit = y.unsqueeze(-1) == arange(classes);
   Tensor counts;
   if (o.ignore_index) {
     counts = y != *o.ignore_index;
     hit = hit & counts.unsqueeze(-1);
   }
-  Tensor loss = (logp * hit.cast(logp.dtype())).sum(-1);
+  // Chosen, not multiplied by 1 and 0: a class that is masked by a logit of -inf is no part of the loss of others.
+  Tensor loss = hit.where(logp, 0).sum(-1);
   if (o.label_smoothing > 0) {
     Tensor even = logp.mean(-1);
-    if (counts.defined()) even = even * counts;
+    if (counts.defined()) even = counts.where(even, 0);
     loss = (1 - o.label_smoothing) * loss + o.label_smoothing * even;
   }
-  if (o.reduction == Reduction::kMean && counts.defined()) return s(-(loss.sum() / counts.sum()));
-  return s(-finished(loss, o.reduction));
+  return s(-finished(loss, counts, o.reduction, float_type(*this)));
 }
 
 Tensor Tensor::cross_entropy(const Tensor& y, const CrossEntropyOptions& o) const {
@@ -57,24 +75,28 @@ Tensor Tensor::cross_entropy(const Tensor& y, const CrossEntropyOptions& o) cons
   int64_t classes = sh[static_cast<size_t>(axis)].value();
   Shape labels = sh;
   labels.erase(labels.begin() + axis);
-  Tensor p = y, counts;
+  const double smoothing = o.label_smoothing, each = smoothing / static_cast<double>(classes);
+  const Tensor logp = wide_floats(*this).log_softmax(axis);
+  Tensor terms, counts;
   if (y.shape() == labels && y.shape() != sh) {
     TG_CHECK(DTypeError, y.dtype().is_int(), "[cross_entropy] got labels of ", y.dtype(), ", expected integers");
-    if (o.ignore_index) counts = y != *o.ignore_index;
     Shape line(sh.size(), SInt(1));
     line[static_cast<size_t>(axis)] = classes;
-    p = y.unsqueeze(axis) == arange(classes).reshape(line);
-    if (counts.defined()) p = p & counts.unsqueeze(axis);
-  } else check_labels(y, sh, "cross_entropy", sh);
-  Tensor logp = log_softmax(axis);
-  p = p.cast(logp.dtype());
-  if (o.label_smoothing > 0) {
-    p = (1 - o.label_smoothing) * p + o.label_smoothing / static_cast<double>(classes);
-    if (counts.defined()) p = p * counts.unsqueeze(axis);
+    Tensor hit = y.unsqueeze(axis) == arange(classes).reshape(line);
+    if (o.ignore_index) {
+      counts = y != *o.ignore_index;
+      hit = hit & counts.unsqueeze(axis);
+    }
+    terms = hit.where(logp, 0);
+    if (smoothing > 0) terms = (1 - smoothing) * terms + each * logp;
+    if (smoothing > 0 && counts.defined()) terms = counts.unsqueeze(axis).where(terms, 0);
+  } else {
+    check_labels(y, sh, "cross_entropy", sh);
+    Tensor p = y.cast(logp.dtype());
+    if (smoothing > 0) p = (1 - smoothing) * p + each;
+    terms = logp * p;
   }
-  Tensor loss = -(logp * p).sum(axis);
-  if (counts.defined() && o.reduction == Reduction::kMean) return s(loss.sum() / counts.sum());
-  return s(finished(loss, o.reduction));
+  return s(finished(-terms.sum(axis), counts, o.reduction, float_type(*this)));
 }
 
 Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, const CrossEntropyOptions& o) const {
@@ -88,33 +110,57 @@ Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, const CrossEntrop
   if (weight.defined())
     TG_CHECK(ShapeError, weight.shape() == Shape{sh[1].value()}, "[nll_loss] got weight ", weight.shape(),
              ", expected (", sh[1], ",)");
-  Tensor w = weight.defined() ? weight[y] : Tensor();
-  if (o.ignore_index) {
-    Tensor counts = (y != *o.ignore_index).cast(as_float(*this).dtype());
-    w = w.defined() ? w * counts : counts;
-  }
-  Tensor loss = -as_float(gather(1, y.unsqueeze(1)).squeeze(1));
+  Tensor w = weight.defined() ? wide_floats(weight[y]) : Tensor(),
+         loss = -wide_floats(gather(1, y.unsqueeze(1)).squeeze(1));
   if (w.defined()) loss = loss * w;
-  if (w.defined() && o.reduction == Reduction::kMean) return s(loss.sum() / w.sum());
-  return s(finished(loss, o.reduction));
+  if (o.ignore_index) {
+    const Tensor counted = y != *o.ignore_index;
+    loss = counted.where(loss, 0);
+    w = w.defined() ? counted.where(w, 0) : counted;
+  }
+  return s(finished(loss, w, o.reduction, float_type(*this)));
 }
+
+namespace {
+/// The cross entropy of probabilities y and x, elementwise. The logarithm of 0 is -100, and the gradient is that of a
+/// variance that is not 0: a saturated sigmoid gives probabilities of exactly 0 and 1.
+Tensor cross_entropies(const Tensor& x, const Tensor& y) {
+  const auto log = [](const Tensor& p) { return p.log().maximum(kLeastLog); };
+  const auto entropy = custom_gradient(
+      [log](const Tensor& p, const Tensor& want) { return -(want * log(p)) - (1 - want) * log(1 - p); },
+      [log](const Tensor& g, const Tensor& p, const Tensor& want) {
+        return Tensors{g * (p - want) / ((1 - p) * p).maximum(kLeastVariance), g * (log(1 - p) - log(p))};
+      });
+  return entropy(x, y);
+}
+}  // namespace
 
 Tensor Tensor::binary_crossentropy(const Tensor& y, Reduction r) const {
   OpScope s;
-  Tensor x = as_float(*this), want = as_float(y);
-  return s(finished(-(want * x.log()) - (1 - want) * (1 - x).log(), r));
+  const DType out = strong_dtype(least_upper_dtype(float_type(*this), float_type(y))), wide = wide_dtype(out);
+  const Shape x_shape = shape(), y_shape = y.shape();
+  const Shape* both[] = {&x_shape, &y_shape};
+  const Shape all = broadcast_shapes(both, "binary_crossentropy");
+  return s(finished(cross_entropies(cast(wide).expand(all), y.cast(wide).expand(all)), r, out));
 }
 Tensor Tensor::binary_crossentropy_logits(const Tensor& y, Reduction r, const Tensor& pos_weight) const {
   OpScope s;
-  Tensor x = as_float(*this), want = as_float(y), yes = want * x.logsigmoid();
-  if (pos_weight.defined()) yes = yes * pos_weight;
-  return s(finished(-(yes + (1 - want) * (-x).logsigmoid()), r));
+  DType out = least_upper_dtype(float_type(*this), float_type(y));
+  const Tensor x = wide_floats(*this), want = as_float(y);
+  Tensor yes = want * x.logsigmoid();
+  if (pos_weight.defined()) {
+    out = least_upper_dtype(out, pos_weight.dtype());
+    yes = yes * pos_weight;
+  }
+  return s(finished(-(yes + (1 - want) * (-x).logsigmoid()), r, out));
 }
 Tensor Tensor::mse_loss(const Tensor& y, Reduction r) const {
   OpScope s;
   // The mean of integers is a float; other results keep their type.
-  if (r == Reduction::kMean) return s((as_float(*this) - as_float(y)).square().mean());
-  return s(finished((*this - y).square(), r));
+  const DType out = r == Reduction::kMean ? least_upper_dtype(float_type(*this), float_type(y))
+                                          : least_upper_dtype(dtype(), y.dtype());
+  if (out.is_float()) return s(finished((wide_floats(*this) - wide_floats(y)).square(), r, out));
+  return s(finished((*this - y).square(), r, out));
 }
 
 }  // namespace tg

@@ -126,6 +126,15 @@ bool Tensor::training() {
 namespace {
 constexpr DType u32 = dtypes::uint32, u64 = dtypes::uint64;
 
+/// Returns the bits of the blocks that `count` names, for a key of the device's stream from which `words` are drawn.
+UOp blocks_of(UOp count, const std::string& device, int64_t words) {
+  const auto key = static_cast<int64_t>(rng::next_key(device, words));
+  UOp var = UOp::variable(rng::kKeyVariable, INT64_MIN, INT64_MAX);
+  UOp k = var.after({var.store(UOp::constant(key))}).cast(u64), next = count + count.const_like((words + 1) / 2);
+  UOp x = UOp::alu(Ops::OR, {UOp::alu(Ops::SHL, {next.cast(u64), UOp::constant(32, u64)}), count.cast(u64)});
+  return UOp::alu(Ops::THREEFRY, {x, k});
+}
+
 /// Returns `n` words, the next n of the device's stream: the low halves of ceil(n / 2) blocks, then the high halves.
 Tensor random_words(const std::string& device, int64_t n) {
   if (constexpr int64_t most = 0xffffffff;
@@ -135,22 +144,32 @@ Tensor random_words(const std::string& device, int64_t n) {
       parts.push_back(Tensor::from_uop(materialize(random_words(device, std::min(most, n - at)).uop(), device)));
     return Tensor::cat(parts);
   }
-  int64_t key = static_cast<int64_t>(rng::next_key(device, n)), half = (n + 1) / 2;
-  UOp var = UOp::variable(rng::kKeyVariable, INT64_MIN, INT64_MAX);
-  UOp k = var.after({var.store(UOp::constant(key))}).cast(u64);
   // Each word recomputes its block: cheaper than storing the blocks, and one kernel.
-  UOp i = ops::arange(n, u32), count = i.const_like(half), first = i < count, block = first.where(i, i - count);
-  UOp x = UOp::alu(Ops::OR, {UOp::alu(Ops::SHL, {(block + count).cast(u64), UOp::constant(32, u64)}), block.cast(u64)});
-  x = UOp::alu(Ops::THREEFRY, {x, k});
+  UOp i = ops::arange(n, u32), half = i.const_like((n + 1) / 2), first = i < half;
+  UOp x = blocks_of(first.where(i, i - half), device, n);
   return Tensor::from_uop(first.where(x, UOp::alu(Ops::SHR, {x, x.const_like(32)})).cast(u32));
+}
+/// Returns n numbers of 64 bits, the next 2 n words of the device's stream.
+Tensor random_longs(const std::string& device, int64_t n) {
+  if (constexpr int64_t most = 0x7fffffff; n > most) {
+    Tensors parts;
+    for (int64_t at = 0; at < n; at += most)
+      parts.push_back(Tensor::from_uop(materialize(random_longs(device, std::min(most, n - at)).uop(), device)));
+    return Tensor::cat(parts);
+  }
+  return Tensor::from_uop(blocks_of(ops::arange(n, u32), device, 2 * n));
+}
+
+void check_shape(const Shape& shape, const char* op) {
+  for (const SInt& n : shape)
+    TG_CHECK(ShapeError, n.symbolic() || n.value() >= 0, "[", op, "] got shape ", shape,
+             ", expected sizes that are not negative");
 }
 
 /// Returns uniform values in [0, 1): the bits fill the mantissa of a value in [1, 2).
 Tensor unit(const Shape& shape, DType d, const std::string& device, const char* op) {
   TG_CHECK(DTypeError, d.is_float() && !d.is_weak(), "[", op, "] got dtype ", d, ", expected a float type");
-  for (const SInt& n : shape)
-    TG_CHECK(ShapeError, n.symbolic() || n.value() >= 0, "[", op, "] got shape ", shape,
-             ", expected sizes that are not negative");
+  check_shape(shape, op);
   if (shape.symbolic())
     // The same number of draws for every value of the variable.
     return unit(ops::max_shape(shape), d, device, op).shrink_to(shape);
@@ -185,6 +204,44 @@ Tensor unit_normal(const Shape& shape, const std::string& device) {
 Tensor scaled(const Shape& shape, double low, double high, DType d, const std::string& device) {
   return ((high - low) * unit(shape, dtypes::default_float(), device, "uniform")).cast(d) +
          (d.is_int() ? Tensor(static_cast<int64_t>(low)) : Tensor(low));
+}
+/// Returns the largest value of a float type below `limit`.
+double below(double limit, DType d) {
+  const double rounded = truncate_float(limit, d);
+  if (rounded < limit) return rounded;
+  if (!std::isfinite(rounded)) return rounded;
+  const FloatInfo f = finfo(d);
+  const int least_exponent = 2 - (1 << (f.exponent - 1)), exponent = std::max(std::ilogb(rounded), least_exponent);
+  // The next value is one unit of the last digit away, or half of one below a power of two.
+  return truncate_float(rounded - std::ldexp(0.6, exponent - f.mantissa), d);
+}
+/// Keeps uniform floats below the limit, which they may reach when they are rounded to their type.
+Tensor kept_below(const Tensor& t, double limit) {
+  const double most = below(limit, t.dtype());
+  return (t > most).where(most, t);
+}
+
+/// Returns the upper half of the 128 bits of x * n.
+Tensor high_product(const Tensor& x, uint64_t n) {
+  const auto number = [](uint64_t v) { return Tensor::scalar(v, u64); };
+  const Tensor low_bits = number(0xffffffff), x1 = x >> 32, x0 = x & low_bits, n0 = number(n & 0xffffffff);
+  const Tensor middle = x1 * n0 + ((x0 * n0) >> 32);
+  if (!(n >> 32)) return middle >> 32;
+  const Tensor n1 = number(n >> 32);
+  return x1 * n1 + (middle >> 32) + ((x0 * n1 + (middle & low_bits)) >> 32);
+}
+/// Returns integers from 0 to n - 1: the whole part of n times a fraction that has at least 32 bits more than n.
+Tensor wide_integers(const Shape& shape, uint64_t n, const std::string& device) {
+  check_shape(shape, "randint");
+  if (shape.symbolic()) return wide_integers(ops::max_shape(shape), n, device).shrink_to(shape);
+  if (shape.numel() == 0) return Tensor::from_uop(ops::full(shape, 0, u64));
+  const bool two = n >> 32;
+  Shape all = shape;
+  all.insert(all.begin(), SInt(two ? 2 : 1));
+  const Tensor bits = random_longs(device, all.numel()).reshape(all), first = bits[0], high = high_product(first, n);
+  if (!two) return high;
+  const Tensor low = first * Tensor::scalar(n, u64), sum = low + high_product(bits[1], n);
+  return high + (sum < low).cast(u64);
 }
 /// Checks that there is one device: each has its own stream.
 std::string one_device(const std::string& name, const char* op) {
@@ -279,8 +336,9 @@ Tensor Tensor::uniform(const Shape& shape, const UniformOptions& o) {
   OpScope s;
   TG_CHECK(ValueError, o.low < o.high, "[uniform] got low ", o.low, " and high ", o.high, ", expected low < high");
   std::string device = one_device(o.device, "uniform");
-  return stored(s, scaled(shape, o.low, o.high, o.dtype.value_or(dtypes::default_float()), device), device,
-                o.requires_grad);
+  const DType d = o.dtype.value_or(dtypes::default_float());
+  const Tensor t = scaled(shape, o.low, o.high, d, device);
+  return stored(s, d.is_float() ? kept_below(t, o.high) : t, device, o.requires_grad);
 }
 
 Tensor Tensor::randint(const Shape& shape, const RandintOptions& o) {
@@ -289,7 +347,14 @@ Tensor Tensor::randint(const Shape& shape, const RandintOptions& o) {
   TG_CHECK(DTypeError, o.dtype.is_int() && !o.dtype.is_weak(), "[randint] got dtype ", o.dtype,
            ", expected an integer type");
   std::string device = one_device(o.device, "randint");
-  return stored(s, scaled(shape, static_cast<double>(o.low), static_cast<double>(o.high), o.dtype, device), device, {});
+  const uint64_t n = static_cast<uint64_t>(o.high) - static_cast<uint64_t>(o.low);
+  // The digits of a random float are enough for few numbers: all are drawn equally often but for one part in a hundred.
+  constexpr int kSpareBits = 7;
+  const int digits = finfo(dtypes::default_float()).mantissa;
+  if (n <= uint64_t{1} << std::max(0, digits - kSpareBits))
+    return stored(s, scaled(shape, static_cast<double>(o.low), static_cast<double>(o.high), o.dtype, device), device,
+                  {});
+  return stored(s, wide_integers(shape, n, device).cast(o.dtype) + Tensor(o.low), device, {});
 }
 
 Tensor Tensor::scaled_uniform(const Shape& shape, const TensorOptions& o) {
@@ -330,7 +395,7 @@ Tensor Tensor::multinomial(int64_t samples, bool replacement) const {
            " without replacement, expected at most as many");
   Tensor index;
   if (replacement || samples == 1) {
-    Tensor sums = w.cumsum(1).to_float(), cdf = sums / sums(Slice(), -1).unsqueeze(1);
+    Tensor sums = w.to_float().cumsum(1), cdf = sums / sums(Slice(), -1).unsqueeze(1);
     Tensor u = rand({samples, cdf.shape(0), 1}, {.device = device()});
     index = (u >= cdf).sum(2).permute(1, 0);
   } else index = (w.rand_like(dtypes::float32).log2() / w).topk(samples, 1).second;  // Efraimidis and Spirakis
@@ -341,7 +406,7 @@ Tensor Tensor::dropout(double p) const {
   OpScope s;
   TG_CHECK(ValueError, p >= 0 && p <= 1, "[dropout] got p = ", p, ", expected 0 to 1");
   if (!training() || p == 0) return *this;
-  if (p == 1) return s(zeros_like());
+  if (p == 1) return s(full_like(false, dtypes::bool_).where(*this, 0));
   TG_CHECK(ValueError, !shape().symbolic(), "[dropout] got shape ", shape(),
            ", which is not supported: another size drops other elements. Expected sizes that are numbers, or a mask "
            "made with rand");

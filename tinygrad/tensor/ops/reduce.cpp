@@ -30,6 +30,12 @@ UOp reduced(Ops op, UOp u, const Axes& which, bool keepdim, DType acc, const cha
 
 /// Returns a result that was computed in the wide type of `d` in `d`.
 Tensor narrowed(const Tensor& t, DType d) { return wide_dtype(d) == d ? t : t.cast(d); }
+/// Returns x as the floats that statistics are computed in. Narrow floats are widened: squares of values above 256
+/// overflow float16, and rounded means and deviations would be used as exact ones.
+Tensor widened(const Tensor& x) {
+  const Tensor f = as_float(x);
+  return f.cast(wide_dtype(f.dtype()));
+}
 
 /// Checks axes for methods built from others: errors name the method that was called.
 void check_axes(const Tensor& t, const Axes& axes, const char* name) { axes_of(axes, name, t.shape()); }
@@ -68,14 +74,47 @@ Tensor Tensor::min(const ReduceOptions& o) const {
   auto inverse = [](const Tensor& t) { return t.dtype().is_float() ? -t : ~t; };
   return s(inverse(inverse(x).max({.axis = o.axis, .keepdim = o.keepdim})));
 }
+namespace {
+/// The mean of integers: its integral part, rounded down, and what it lacks, from 0 to 1.
+struct IntegerMean {
+  Tensor whole, rest;
+};
+/// Returns the type that the sum of any n integers of type `d` fits in: the accumulation type of sum(), or one of 64
+/// bits; nothing where neither holds it.
+std::optional<DType> type_of_total(DType d, int64_t n) {
+  for (const DType t : {sum_acc_dtype(d), d.is_unsigned() ? dtypes::uint64 : dtypes::int64})
+    if (int_min(d) * n >= int_min(t) && int_max(d) * n <= int_max(t)) return t;
+  return {};
+}
+IntegerMean integer_mean(const Tensor& x, const ReduceOptions& o, const Tensor& count, std::optional<DType> total) {
+  const auto ratio = [&](const Tensor& part) { return part.to_float() / count.to_float(); };
+  if (total) {
+    const Tensor sum = x.cast(*total).sum(o), whole = sum.floor_div(count);
+    return {whole, ratio(sum - whole * count)};
+  }
+  // Quotients and remainders add up in 64 bits.
+  const Tensor rest = x.mod(count).sum(o), carry = rest.floor_div(count);
+  return {x.floor_div(count).sum(o) + carry, ratio(rest - carry * count)};
+}
+}  // namespace
+
 Tensor Tensor::mean(const ReduceOptions& o) const {
   OpScope s;
   UOp u = uop_of(*this, "mean");
   check_axes(*this, o.axis, "mean");
-  DType in = ops::strong_type(u), out = u.dtype().is_float() ? u.dtype() : dtypes::float32;
-  Tensor sum = cast(sum_acc_dtype(in)).sum({.axis = o.axis, .keepdim = o.keepdim});
-  sum = sum.cast(least_upper_float(sum.dtype()));
+  DType in = ops::strong_type(u), out = u.dtype().is_float() ? u.dtype() : dtypes::float32, acc = sum_acc_dtype(in);
+  const ReduceOptions over{.axis = o.axis, .keepdim = o.keepdim};
   SInt n = count(shape_of(u), o.axis, "mean");
+  if (in.is_int()) {
+    const std::optional<DType> total = type_of_total(in, n.max());
+    if (!total) {
+      const IntegerMean m = integer_mean(cast(in), over, from_uop(ops::scalar_of(n, in)), total);
+      return s(m.whole.cast(out) + m.rest.cast(out));
+    }
+    acc = *total;
+  }
+  Tensor sum = cast(acc).sum(over);
+  sum = sum.cast(least_upper_float(sum.dtype()));
   if (n.symbolic()) return s((sum / from_uop(ops::scalar_of(n, sum.dtype()))).cast(out));
   return s((sum * (1.0 / static_cast<double>(n.value()))).cast(out));
 }
@@ -90,34 +129,54 @@ Tensor Tensor::all(const ReduceOptions& o) const {
   return s(to_bool().prod({.axis = o.axis, .keepdim = o.keepdim}));
 }
 
+namespace {
+/// Returns x minus its mean along the axes, and the mean, with the axes of size 1. Differences of integers are exact.
+std::pair<Tensor, Tensor> centered(const Tensor& x, const Axes& axis) {
+  const ReduceOptions over{.axis = axis, .keepdim = true};
+  const DType d = x.stored_dtype();
+  if (!d.is_int()) {
+    const Tensor wide = widened(x), m = wide.mean(over);
+    return {wide - m, m};
+  }
+  const SInt n = count(x.shape(), axis, "var");
+  const std::optional<DType> total = type_of_total(d, n.max());
+  const DType in = total.value_or(d);
+  const IntegerMean m = integer_mean(x.cast(d), over, Tensor::from_uop(ops::scalar_of(n, in)), total);
+  const Tensor v = x.cast(in);
+  // As unsigned bits the difference of the larger and the smaller is right also where it wraps.
+  const auto gap = [in](const Tensor& a, const Tensor& b) { return (a - b).cast(unsigned_dtype(in)).to_float(); };
+  return {(v < m.whole).where(-gap(m.whole, v), gap(v, m.whole)) - m.rest, m.whole.to_float() + m.rest};
+}
+}  // namespace
+
 std::pair<Tensor, Tensor> Tensor::var_mean(const VarOptions& o) const {
   OpScope s;
   check_axes(*this, o.axis, "var");
-  Tensor m = mean({.axis = o.axis, .keepdim = true});
+  const auto [difference, mean] = centered(*this, o.axis);
+  const DType out = is_floating_point() ? dtype() : dtypes::float32, acc = sum_acc_dtype(difference.dtype());
   SInt all = count(shape(), o.axis, "var");
   Tensor n;
-  if (all.symbolic()) n = (from_uop(ops::scalar_of(all, sum_acc_dtype(m.dtype()))) - o.correction).maximum(0);
+  if (all.symbolic()) n = (from_uop(ops::scalar_of(all, acc)) - o.correction).maximum(0);
   else n = std::max(0.0, static_cast<double>(all.value()) - o.correction);
-  DType out = is_floating_point() ? dtype() : dtypes::float32;
-  Tensor squares = (*this - m).square();
-  Tensor v = (squares.cast(sum_acc_dtype(squares.dtype())).sum({.axis = o.axis, .keepdim = o.keepdim}) / n)
-                 .cast(out);  // n may not fit half
-  if (!o.keepdim) m = m.reshape(v.shape());
-  return {v, m};
+  const Tensor sum = difference.square().cast(acc).sum({.axis = o.axis, .keepdim = o.keepdim});  // n may not fit half
+  const Tensor v = (sum / n).cast(out), m = mean.cast(out);
+  return {v, o.keepdim ? m : m.reshape(v.shape())};
 }
 Tensor Tensor::var(const VarOptions& o) const {
   OpScope s;
   return s(var_mean(o).first);
 }
-Tensor Tensor::std(const VarOptions& o) const {
-  OpScope s;
-  check_axes(*this, o.axis, "std");
-  return s(var(o).sqrt());
-}
 std::pair<Tensor, Tensor> Tensor::std_mean(const VarOptions& o) const {
   OpScope s;
-  auto [v, m] = var_mean(o);
-  return {v.sqrt(), m};
+  check_axes(*this, o.axis, "std");
+  // The variance of float16 may overflow where its root does not.
+  const DType out = is_floating_point() ? dtype() : dtypes::float32, wide = wide_dtype(out);
+  auto [v, m] = is_floating_point() ? cast(wide).var_mean(o) : var_mean(o);
+  return {v.sqrt().cast(out), m.cast(out)};
+}
+Tensor Tensor::std(const VarOptions& o) const {
+  OpScope s;
+  return s(std_mean(o).first);
 }
 
 Tensor Tensor::logsumexp(const ReduceOptions& o) const {
@@ -195,18 +254,20 @@ Tensor Tensor::log_softmax(const Axes& axis, std::optional<DType> dtype) const {
 Tensor Tensor::normalize(double p, int axis, double eps) const {
   OpScope s;
   check_axes(*this, axis, "normalize");
-  Tensor x = as_float(*this);
-  Tensor n = p == 0   ? (x != 0).cast(x.dtype()).sum({.axis = axis, .keepdim = true})
-             : p == 1 ? x.abs().sum({.axis = axis, .keepdim = true})
-             : p == 2 ? x.square().sum({.axis = axis, .keepdim = true}).sqrt()
-                      : x.abs().pow(p).sum({.axis = axis, .keepdim = true}).pow(1 / p);
-  return s(x / n.maximum(eps));
+  const Tensor x = widened(*this);
+  const ReduceOptions over{.axis = axis, .keepdim = true};
+  Tensor n = p == 0   ? (x != 0).cast(x.dtype()).sum(over)
+             : p == 1 ? x.abs().sum(over)
+             : p == 2 ? x.square().sum(over).sqrt()
+                      : x.abs().pow(p).sum(over).pow(1 / p);
+  return s(narrowed(x / n.maximum(eps), as_float(*this).dtype()));
 }
 Tensor Tensor::layernorm(const Axes& axis, double eps) const {
   OpScope s;
   check_axes(*this, axis, "layernorm");
-  Tensor centered = *this - mean({.axis = axis, .keepdim = true});
-  return s(centered * (centered.square().mean({.axis = axis, .keepdim = true}) + eps).rsqrt());
+  const Tensor x = widened(*this), difference = x - x.mean({.axis = axis, .keepdim = true});
+  const Tensor y = difference * (difference.square().mean({.axis = axis, .keepdim = true}) + eps).rsqrt();
+  return s(narrowed(y, as_float(*this).dtype()));
 }
 Tensor Tensor::rms_norm(int axis, double eps) const {
   OpScope s;
@@ -225,11 +286,15 @@ Tensor Tensor::batchnorm(const Tensor& weight, const Tensor& bias, const Tensor&
              "[batchnorm] got statistics of shape ", t.shape(), " for ", sh, ", expected ", line.numel(), " elements");
     return t.numel() == line.numel() ? t.reshape(line) : t;
   };
+  Tensors operands{*this, mean, invstd};
+  for (const Tensor* t : {&weight, &bias})
+    if (t->defined()) operands.push_back(*t);
+  const DType out = common_dtype(operands), wide = wide_dtype(out);
   // One factor for both: the gradients of weight and deviation are made of one sum over the elements then.
-  Tensor factor = along(invstd);
+  Tensor factor = along(invstd).cast(wide);
   if (weight.defined()) factor = along(weight) * factor;
-  Tensor r = (*this - along(mean)) * factor;
-  return s(bias.defined() ? r + along(bias) : r);
+  Tensor r = (cast(wide) - along(mean)) * factor;
+  return s(narrowed(bias.defined() ? r + along(bias) : r, out));
 }
 
 // ---- prefixes ----

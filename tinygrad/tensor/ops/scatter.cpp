@@ -3,6 +3,7 @@
 
 #include "tinygrad/tensor/node_ops.h"
 #include "tinygrad/tensor/ops/index_parse.h"
+#include "tinygrad/tensor/ops/product.h"
 #include "tinygrad/uop/eval.h"
 
 namespace tg {
@@ -21,10 +22,16 @@ void check_index(const Tensor& t, int axis, const Tensor& index, const char* op)
   TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[", op, "] got an index on ", there,
            " for a tensor on ", here, ", expected one device: move it with .to(device)");
 }
+
+bool is_scalar(const Tensor& t) { return t.ndim() == 0; }
+/// Returns a tensor without axes as one with an axis of one element, which is how PyTorch gathers and scatters it.
+Tensor as_line(const Tensor& t) { return is_scalar(t) ? t.unsqueeze(0) : t; }
 }  // namespace
 
 Tensor Tensor::gather(int axis, const Tensor& index) const {
   OpScope s;
+  if (is_scalar(*this) || is_scalar(index))
+    return s(as_line(*this).gather(axis, as_line(index)).reshape(index.shape()));
   const Shape sh = shape();
   int a = axis_of(axis, sh.size(), "gather", sh);
   check_index(*this, a, index, "gather");
@@ -60,7 +67,7 @@ OneHot hits_of(const Tensor& t, int axis, const Tensor& index, const Tensor& src
   for (size_t a = 0; fits && a < ss.size(); a++) fits = ss[a] == xs[a] || ss[a].value() >= xs[a].max();
   TG_CHECK(ShapeError, fits, "[", op, "] got source ", ss, " and index ", xs,
            ", expected a number, or as many axes and none smaller");
-  bool number = ops::literal_of(src.uop()) && src.dtype().is_weak();
+  bool number = ops::constant_of(src.uop()) && src.dtype().is_weak();
   Tensor v = number || (ss.empty() && src.dtype().is_bool()) ? Tensor::from_uop(ops::cast(src.uop(), t.dtype())) : src;
   TG_CHECK(DTypeError, v.dtype() == t.dtype(), "[", op, "] got source ", v.dtype(), " for ", t.dtype(),
            ", expected the same type");
@@ -74,10 +81,16 @@ OneHot hits_of(const Tensor& t, int axis, const Tensor& index, const Tensor& src
   h.grow.push_back({0, 0});
   return h;
 }
+/// Returns the type that what is scattered to a tensor of `d` is added in: narrow floats are rounded once.
+DType sum_dtype(DType d) { return d.is_float() ? wide_dtype(d) : d; }
+/// Returns the sums of what is scattered to each position, in type `d`.
+Tensor sum_of_hits(const OneHot& h, DType d) { return h.hit.where(h.src, 0).sum({.axis = -1, .dtype = d}).pad(h.grow); }
 }  // namespace
 
 Tensor Tensor::scatter(int axis, const Tensor& index, const Tensor& src) const {
   OpScope s;
+  if (is_scalar(*this) || is_scalar(index))
+    return s(as_line(*this).scatter(axis, as_line(index), src).reshape(shape()));
   const Shape sh = shape();
   int a = axis_of(axis, sh.size(), "scatter", sh);
   if (index.max_numel() == 0) return *this;
@@ -92,17 +105,20 @@ Tensor Tensor::scatter(int axis, const Tensor& index, const Tensor& src) const {
 
 Tensor Tensor::scatter_add(int axis, const Tensor& index, const Tensor& src) const {
   OpScope s;
+  if (is_scalar(*this) || is_scalar(index))
+    return s(as_line(*this).scatter_add(axis, as_line(index), src).reshape(shape()));
   const Shape sh = shape();
   int a = axis_of(axis, sh.size(), "scatter_add", sh);
   if (index.max_numel() == 0) return *this;
   OneHot h = hits_of(*this, a, index, src, "scatter_add");
-  Tensor value = h.hit.where(h.src, 0).sum({.axis = -1, .dtype = dtype()}).pad(h.grow);
-  return s(*this + value.transpose(a, -1));
+  return s((*this + sum_of_hits(h, sum_dtype(dtype())).transpose(a, -1)).cast(dtype()));
 }
 
 Tensor Tensor::scatter_reduce(int axis, const Tensor& index, const Tensor& src, ScatterReduce how,
                               bool include_self) const {
   OpScope s;
+  if (is_scalar(*this) || is_scalar(index))
+    return s(as_line(*this).scatter_reduce(axis, as_line(index), src, how, include_self).reshape(shape()));
   const Shape sh = shape();
   int a = axis_of(axis, sh.size(), "scatter_reduce", sh);
   if (index.max_numel() == 0) return *this;
@@ -121,9 +137,7 @@ Tensor Tensor::scatter_reduce(int axis, const Tensor& index, const Tensor& src, 
     return written.where(t.pad(h.grow), neutral);
   };
   switch (how) {
-    case ScatterReduce::kSum:
-      r = old(zero) + spread(h.hit.where(h.src, zero).sum({.axis = -1, .dtype = d}), zero);
-      break;
+    case ScatterReduce::kSum: r = old(zero) + sum_of_hits(h, sum_dtype(d)); break;
     case ScatterReduce::kProd: r = old(one) * spread(h.hit.where(h.src, one).prod(-1), one); break;
     case ScatterReduce::kMax: r = old(lowest).maximum(spread(h.hit.where(h.src, lowest).max(-1), lowest)); break;
     case ScatterReduce::kMin: {
@@ -132,14 +146,14 @@ Tensor Tensor::scatter_reduce(int axis, const Tensor& index, const Tensor& src, 
       break;
     }
     case ScatterReduce::kMean: {
-      Tensor sum = old(zero) + spread(h.hit.where(h.src, zero).sum({.axis = -1, .dtype = d}), zero);
+      Tensor sum = old(zero) + sum_of_hits(h, sum_dtype(d));
       Tensor n = h.hit.sum(-1).pad(h.grow);
       n = include_self ? n + 1 : written.where(n, 1);
-      r = d.is_float() ? sum / n.cast(d) : sum.floor_div(n.cast(d));
+      r = d.is_float() ? sum / n.cast(sum.dtype()) : sum.floor_div(n.cast(d));
       break;
     }
   }
-  return s(r.transpose(a, -1));
+  return s(r.cast(d).transpose(a, -1));
 }
 
 }  // namespace tg

@@ -187,10 +187,10 @@ std::pair<Tensor, Tensor> Tensor::topk(int64_t k, int axis, bool largest, bool s
   TG_CHECK(ValueError, sorted, "[topk] got sorted = false, expected true: the result is always sorted");
   const Shape sh = shape();
   const int a = axis_of(axis, sh.size(), "topk", sh);
-  TG_CHECK(IndexError, !sh.empty(), "[topk] got a tensor without axes");
-  int64_t n = number_of(sh, a, "topk");
+  int64_t n = sh.empty() ? 1 : number_of(sh, a, "topk");
   TG_CHECK(ValueError, k >= 0 && k <= n, "[topk] got k = ", k, " for axis ", axis, " of shape ", sh, ", expected 0 to ",
            n);
+  if (sh.empty()) return {*this, zeros_like(dtypes::int32)};
   const int last = static_cast<int>(sh.size()) - 1;
   if (max_numel() && k && (k == 1 || chunk_length(max_numel() / n, n, k) > 1)) {
     const Tensor x = transpose(a, last).cast(stored_dtype());
