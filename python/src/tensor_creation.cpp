@@ -44,7 +44,7 @@ void bind_tensor_creation(TensorClass& c) {
       },
       "shape"_a, "fill_value"_a, "kwargs"_a);
   c.def_static(
-      "const", [](Scalar v, std::optional<DType> dtype) { return Tensor::scalar(v, dtype); }, "b"_a,
+      "const", [](Scalar v, std::optional<DType> dtype) { return tensor_detail::leaf_scalar(v, dtype); }, "b"_a,
       "dtype"_a = nb::none());
   c.def(
       "const_like",

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "casters.h"
+#include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/node_ops.h"
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/graph.h"
@@ -168,7 +169,7 @@ Tensor configured(Tensor t, const TensorOptions& o) {
 }  // namespace
 
 Tensor tensor_from(nb::handle data, const TensorOptions& o) {
-  if (data.is_none()) return configured(Tensor::scalar(Scalar(0.0), o.dtype), {{}, {}, o.requires_grad});
+  if (data.is_none()) return configured(tensor_detail::leaf_scalar(0.0, o.dtype), {{}, {}, o.requires_grad});
   if (std::optional<Scalar> s = scalar_from(data)) {
     bool numpy = !PyBool_Check(data.ptr()) && !PyFloat_CheckExact(data.ptr()) && !PyLong_CheckExact(data.ptr()) &&
                  nb::hasattr(data, "dtype");
@@ -176,7 +177,8 @@ Tensor tensor_from(nb::handle data, const TensorOptions& o) {
     if (numpy && !d) d = dtypes::from_name(nb::cast<std::string>(data.attr("dtype").attr("name")));
     // A type that is asked for wraps integers, as it does those of lists and arrays.
     const bool wraps = d && d->is_int() && s->value.is_int();
-    return configured(wraps ? Tensor::scalar(*s).cast(*d) : Tensor::scalar(*s, d), {{}, {}, o.requires_grad});
+    return configured(wraps ? Tensor::scalar(*s).cast(*d) : tensor_detail::leaf_scalar(*s, d),
+                      {{}, {}, o.requires_grad});
   }
   if (nb::isinstance<PyUOp>(data)) {
     GraphScope g;

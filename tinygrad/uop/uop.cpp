@@ -61,7 +61,7 @@ UOp UOp::alu(Ops op, std::span<const UOp> src) {
   for (size_t i = first; i < n; i++) {
     if (s[i].is_invalid() || s[i].dtype() == d) continue;
     TG_ASSERT(s[i].is_const() && s[i].dtype().is_weak(), op, " of ", s[first].dtype(), " and ", s[i].dtype());
-    s[i] = constant(s[i].const_value(), d);
+    s[i] = s[i].cast(d);
   }
   std::span<const UOp> ss(s, n);
   return make(op, derive_dtype(op, ss), ss);
@@ -69,7 +69,8 @@ UOp UOp::alu(Ops op, std::span<const UOp> src) {
 
 UOp UOp::cast(DType d) const {
   if (dtype() == d) return *this;
-  if (is_const() && !is_invalid() && dtype().is_weak()) return constant(const_value(), d);
+  // A tagged literal is a leaf that may want a gradient: it stays a node.
+  if (is_const() && !is_invalid() && dtype().is_weak() && !tag()) return constant(const_value(), d);
   return make(Ops::CAST, d, {*this});
 }
 UOp UOp::bitcast(DType d) const { return dtype() == d ? *this : make(Ops::BITCAST, d, {*this}); }

@@ -88,7 +88,7 @@ class LeafSearch {
 
   /// Whether the node of a tensor is in the graph.
   bool find(UOp u) {
-    if (!u.dtype().is_float() || u.dtype().is_weak()) return false;
+    if (!is_differentiable_leaf(u)) return false;
     const bool before = u.is(Ops::BUFFER) && overwritten_.contains(u.arg<ParamArg>().slot);
     if (before) has_identity_.mark(u);
     if (UOp b = current_view(u); b.is(Ops::BUFFER) && in_graph_.has(b)) {
@@ -122,8 +122,9 @@ Tensors Tensor::gradient(const Tensors& targets, const Tensor& seed) const {
   UOps nodes;
   for (const Tensor& t : targets) {
     nodes.push_back(current_view(uop_of(t, "gradient")));
-    TG_CHECK(GradientError, t.dtype().is_float() && !t.dtype().is_weak(), "[gradient] got a target of ", t.dtype(),
-             ", expected a float type");
+    TG_CHECK(GradientError, is_differentiable_leaf(t.uop()), "[gradient] got a target of ", t.dtype(),
+             ", expected a float type",
+             t.dtype().is_float() ? ": a number becomes a tensor with full({}, number)" : "");
     // A pending or kept expression is its own node; a leaf that has been computed is its storage.
     UOp raw = t.uop();
     if (raw != nodes.back() && !raw.is(Ops::BUFFER)) nodes.back() = raw;
@@ -135,7 +136,8 @@ Tensors Tensor::gradient(const Tensors& targets, const Tensor& seed) const {
              shape_of(nodes[i]), ", ", kDroppedHint);
   }
   Tensors out;
-  for (size_t i = 0; i < targets.size(); i++) out.push_back(grads[i] ? s(grads[i]) : targets[i].zeros_like());
+  for (size_t i = 0; i < targets.size(); i++)
+    out.push_back(grads[i] ? s(ops::strong(grads[i])) : targets[i].zeros_like());
   return out;
 }
 
@@ -153,6 +155,8 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
   UOps nodes;
   for (auto& p : leaves) nodes.push_back(p->uop);
   UOps grads = compute_gradient(root, start, nodes);
+  for (UOp& g : grads)
+    if (g) g = ops::strong(g);
   const DroppedHistory dropped(UOps{graph.inlined()});
   if (!dropped.empty())  // tensors that are in the graph only behind what was dropped
     each_live([&](Impl& i) {

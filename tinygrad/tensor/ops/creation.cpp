@@ -115,10 +115,16 @@ Tensor::Tensor(std::initializer_list<Literal> data, const TensorOptions& o) {
 }
 
 Tensor Tensor::scalar(Scalar v, std::optional<DType> dtype) {
+  if (dtype) return leaf_scalar(v, dtype);
   GraphScope g;  // never realized by EAGER: it is a literal
-  if (dtype) ops::check_holds(*dtype, v.value);
-  return Tensor(std::make_shared<Impl>(UOp::constant(v.value, dtype.value_or(v.dtype))));
+  return Tensor(std::make_shared<Impl>(UOp::constant(v.value, v.dtype)));
 }
+Tensor tensor_detail::leaf_scalar(Scalar v, std::optional<DType> dtype) {
+  GraphScope g;
+  if (dtype) ops::check_holds(*dtype, v.value);
+  return Tensor(std::make_shared<Tensor::Impl>(own_leaf(UOp::constant(v.value, dtype.value_or(v.dtype)))));
+}
+bool tensor_detail::is_differentiable_leaf(UOp u) { return u.dtype().is_float() && (!u.dtype().is_weak() || u.tag()); }
 
 Tensor Tensor::constants(const std::vector<Scalar>& values, std::optional<DType> dtype) {
   OpScope s;
@@ -344,10 +350,16 @@ Tensor Tensor::linspace(double start, double stop, int64_t steps, const TensorOp
   TG_CHECK(ValueError, steps >= 0, "[linspace] got ", steps, " steps, expected 0 or more");
   TG_CHECK(DTypeError, !d.is_bool(), "[linspace] got dtype bool, expected a number type");
   if (steps <= 1) return made(s, ops::full({steps}, start, d), o);
-  DType f = dtypes::default_float();
-  UOp i = ops::cast(ops::arange(steps, dtypes::int32), f);
-  return made(s, ops::cast(i * i.const_like((stop - start) / static_cast<double>(steps - 1)) + i.const_like(start), d),
-              o);
+  const DType f = least_upper_dtype(least_upper_float(d), dtypes::default_float());
+  const UOp place = ops::arange(steps, dtypes::int32), last = place.const_like(steps - 1);
+  // From the nearer end, so that both ends are exact and nothing is beyond them.
+  const auto at = [&](UOp i, double from, double step) {
+    const UOp x = ops::cast(i, f);
+    return x * x.const_like(step) + x.const_like(from);
+  };
+  const double step = (stop - start) / static_cast<double>(steps - 1);
+  const UOp first = place < place.const_like(steps / 2);
+  return made(s, ops::cast(first.where(at(place, start, step), at(last - place, stop, -step)), d), o);
 }
 
 Tensor Tensor::eye(const SInt& n, const std::optional<SInt>& m, const TensorOptions& o) {

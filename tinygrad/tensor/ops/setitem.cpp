@@ -23,7 +23,7 @@ Tensor value_for(const Tensor& t, const Tensor& v, const char* op) {
            "] got a number, which has no elements to write to, expected a tensor with a type: cast it");
   DType d = t.dtype();
   if (v.dtype() == d) return v;
-  if (ops::literal_of(v.uop()) && (v.ndim() == 0 || v.dtype().is_weak()))
+  if (ops::constant_of(v.uop()) && (v.ndim() == 0 || v.dtype().is_weak()))
     return Tensor::from_uop(ops::cast(v.uop(), d));
   TG_CHECK(DTypeError, v.dtype().is_weak() && (d.is_float() || !v.dtype().is_float()), "[", op, "] got a value of ",
            v.dtype(), " for ", d, " (dtype mismatch), expected the same type: cast it");

@@ -68,7 +68,7 @@ class StoredElements {
 /// Writes out a repeated literal, or an empty tensor, without a kernel; nothing for other values.
 std::optional<HostBytes> literal_bytes(const Tensor& t) {
   GraphScope g;
-  UOp u = current_view(t.uop()), c = ops::literal_of(u);
+  UOp u = current_view(t.uop()), c = ops::constant_of(u);
   const int64_t n = shape_of(u).numel();
   if (!c && n != 0) return {};
   DType d = ops::strong_type(u);
