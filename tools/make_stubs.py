@@ -64,7 +64,7 @@ def qualified(text):
     hidden = set(re.findall(r"(?m)^    def (\w+)\(", part)) & types_of_python
     if hidden and part.startswith("class "):
       name = re.compile(rf"(?<![\w.'\"])({'|'.join(sorted(hidden))})(?![\w('\"=]|: (?!\.\.\.))")
-      part = re.sub(r"(?m)^    def \w+\(.*$", lambda m: re.sub(r"(?<=\().*$", lambda s: name.sub(r"builtins.\1", s[0]), m[0], count=1), part)
+      part = re.sub(r"(?m)^(    def \w+)(\(.*)$", lambda m: m[1] + name.sub(r"builtins.\1", m[2]), part)
     out.append(part)
   return "".join(out)
 
@@ -81,7 +81,8 @@ def main(output):
   with open(output, encoding="utf-8") as f: text = f.read()
   # Operators of tensors overlap with their reflected ones and return no bool, which is what they are for.
   with open(output, "w", encoding="utf-8") as f:
-    text = re.sub(rf"{re.escape(_core.__name__)}\.[a-z_]+\.\w+", "object", re.sub(r"(?m)^import tinygrad_cpp\._core\.\w+\n", "", text))
+    text = re.sub(r"(?m)^import tinygrad_cpp\._core\.\w+\n", "", text)
+    text = re.sub(r"tinygrad_cpp\._core\.[a-z_]+\.\w+", "object", text)
     f.write('# mypy: disable-error-code="misc,override"\nimport builtins\nimport types\n' + qualified(text))
     for name in modules: f.write(f"\n{name}: types.ModuleType\n")
 

@@ -7,7 +7,8 @@ CODE = """
 import json, tinygrad_cpp
 threads = [l.split()[1] for l in open('/proc/self/status') if l.startswith('Threads')]
 libraries = ('pocl', 'libOpenCL', 'libcuda', 'libnvrtc', 'libLLVM', 'vulkan', 'wgpu', 'libmpi')
-print(json.dumps([int(threads[0]), sorted({s for s in libraries for l in open('/proc/self/maps') if s in l}), tinygrad_cpp.device.ALL_DEVICES]))
+opened = sorted({s for s in libraries for l in open('/proc/self/maps') if s in l})
+print(json.dumps([int(threads[0]), opened, tinygrad_cpp.device.ALL_DEVICES]))
 """
 
 

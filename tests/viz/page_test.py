@@ -259,7 +259,10 @@ class Page(unittest.TestCase):
     for _ in range(20): self.keys("+")
     labels = self.script("""
         const seen = [], c = window.tgviz.view.canvas.getContext('2d'), write = c.fillText;
-        c.fillText = (text, ...at) => { if (/^[0-9.]+ (ns|µs|ms|s)$/.test(text)) seen.push(text); write.call(c, text, ...at); };
+        c.fillText = (text, ...at) => {
+          if (/^[0-9.]+ (ns|µs|ms|s)$/.test(text)) seen.push(text);
+          write.call(c, text, ...at);
+        };
         window.tgviz.view.paint();
         delete c.fillText;
         return seen""")
