@@ -23,7 +23,7 @@ KNOWN = {
   ("columns", "python/tinygrad_cpp"): 3,
   ("columns", "tests/device"): 1,
   ("columns", "tests/oracle"): 1,
-  ("columns", "tinygrad/tensor"): 7,
+  ("columns", "tinygrad/tensor"): 6,
   ("includes", "python/src"): 1,
   ("includes", "tests/unit"): 1,
   ("includes", "tinygrad/codegen"): 1,

@@ -22,7 +22,7 @@ UOp divide(UOp x, UOp y) {
   const DType d = least_upper_float(x.dtype());
   x = x.cast(d);
   y = y.cast(d);
-  return x * UOp::alu(Ops::RECIPROCAL, {y});
+  return UOp::alu(Ops::FDIV, {x, y});
 }
 UOp alu(Ops op, UOp x, UOp y) { return UOp::alu(op, {x, y}); }
 

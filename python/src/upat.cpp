@@ -287,7 +287,7 @@ void bind_upat(nb::module_& m) {
   TG_UPAT_OPERATOR("add", alu(Ops::ADD, {x, y}));
   TG_UPAT_OPERATOR("sub", alu(Ops::ADD, {x, alu(Ops::MUL, {y, operand(nb::int_(-1))})}));
   TG_UPAT_OPERATOR("mul", alu(Ops::MUL, {x, y}));
-  TG_UPAT_OPERATOR("truediv", alu(Ops::MUL, {x, alu(Ops::RECIPROCAL, {y})}));
+  TG_UPAT_OPERATOR("truediv", alu(Ops::FDIV, {x, y}));
   TG_UPAT_OPERATOR("floordiv", alu(Ops::FLOORDIV, {x, y}));
   TG_UPAT_OPERATOR("mod", alu(Ops::FLOORMOD, {x, y}));
   TG_UPAT_OPERATOR("and", alu(Ops::AND, {x, y}));

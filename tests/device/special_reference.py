@@ -52,10 +52,10 @@ pairs = [(a, b) for a in A for b in B]
 for key, dtype in dict(float32=torch.float32, float64=torch.float64, float16=torch.float16,
                        bfloat16=torch.bfloat16).items():
   a, b = torch.tensor([p[0] for p in pairs], dtype=dtype), torch.tensor([p[1] for p in pairs], dtype=dtype)
-  # PyTorch's vectorized fmod is NaN for large quotients; C's is exact. The sign of a zero is C's, as in PyTorch.
+  # PyTorch's vectorized fmod is NaN for large quotients; C's is exact. A zero of mod has the sign of b, as in NumPy.
   x, y = a.double().numpy(), b.double().numpy()
   with np.errstate(all="ignore"): r = np.fmod(x, y)
-  m = np.where((r != 0) & ((r < 0) != (y < 0)), r + y, r)
+  m = np.where(r == 0, np.copysign(r, y), np.where((r < 0) != (y < 0), r + y, r))
   section(f"kModulo_{key}", "Table")
   row("a", a); row("b", b); row("fmod", torch.tensor(r).to(dtype)); row("mod", torch.tensor(m).to(dtype))
   print("};")

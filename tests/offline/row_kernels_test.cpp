@@ -49,7 +49,7 @@ KernelPtr row_softmax(int64_t rows, int64_t columns) {
   const UOp most = at(m).reduce(Ops::MAX, UOps{m});
   const auto power = [&](UOp c) { return UOp::alu(Ops::EXP2, {at(c) - most}); };
   const UOp sum = power(s).reduce(Ops::ADD, UOps{s});
-  return k.finish(o.index({i * columns + j}).store(power(j) * UOp::alu(Ops::RECIPROCAL, {sum})).end(UOps{i, j}));
+  return k.finish(o.index({i * columns + j}).store(power(j) / sum).end(UOps{i, j}));
 }
 std::shared_ptr<Program> compiled(const KernelPtr& k, const Target& t) { return to_program(*k, *make_renderer(t), {}); }
 

@@ -47,7 +47,7 @@ inline KernelPtr attention(const Sizes& n, bool max_of_other = false, bool by_gr
   auto power = [&](UOp of) { return UOp::alu(Ops::EXP2, {(scores(of, 0.5) + most) * ConstValue(1.5)}); };
   UOp total = power(j3).reduce(Ops::ADD, UOps{j3});
   UOp weight = at(v, (h * n.over + j) * n.columns + d);
-  UOp mean = (power(j) * UOp::alu(Ops::RECIPROCAL, {total}) * weight).reduce(Ops::ADD, UOps{j});
+  UOp mean = (power(j) / total * weight).reduce(Ops::ADD, UOps{j});
   return marked(
       k.finish(out.index({(h * n.rows + i) * n.columns + d}).store(mean + ConstValue(0.25)).end(UOps{h, i, d})),
       by_groups);

@@ -196,6 +196,8 @@ TEST(Decomp, LateForms) {
   EXPECT_EQ(late(a.neg()), UOp::alu(Ops::NEG, {a}));
   EXPECT_EQ(late(a.eq(b)), UOp::alu(Ops::CMPEQ, {a, b}));
   EXPECT_EQ(late(a / b), UOp::alu(Ops::FDIV, {a, b}));
+  const UOp inverse = UOp::alu(Ops::RECIPROCAL, {b});
+  EXPECT_EQ(late(a * inverse), a * inverse) << "rounds twice, as it does for a literal";
   EXPECT_EQ(late(a * b + c), a * b + c) << "only accumulators fuse";
   UOp acc = reg(0, dtypes::float32, 1).index({i32(0)}).load();
   EXPECT_EQ(late(acc + a * b), UOp::alu(Ops::MULACC, {a, b, acc}));

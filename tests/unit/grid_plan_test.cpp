@@ -85,7 +85,7 @@ KernelPtr column_softmax(int64_t rows, int64_t columns) {
   const UOp most = a.index({m * columns + i}).load().reduce(Ops::MAX, UOps{m});
   const auto power = [&](UOp r) { return UOp::alu(Ops::EXP2, {a.index({r * columns + i}).load() - most}); };
   const UOp sum = power(s).reduce(Ops::ADD, UOps{s});
-  return k.finish(o.index({j * columns + i}).store(power(j) * UOp::alu(Ops::RECIPROCAL, {sum})).end(UOps{i, j}));
+  return k.finish(o.index({j * columns + i}).store(power(j) / sum).end(UOps{i, j}));
 }
 
 TEST(GridPlan, TeamsShareRows) {

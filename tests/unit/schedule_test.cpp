@@ -63,7 +63,7 @@ size_t kernels(std::initializer_list<UOp> roots) {
 
 UOp softmax(UOp x) {
   UOp e = unary(Ops::EXP2, (x - reduce(x, Ops::MAX, {1})) * 1.4426950408889634);
-  return e * unary(Ops::RECIPROCAL, sum(e, {1}));
+  return e / sum(e, {1});
 }
 UOp layernorm(UOp x, UOp w, UOp b) {
   double n = static_cast<double>(shape_of(x)[1].value());

@@ -336,8 +336,7 @@ TEST(SymbolicFuzz, Floats) {
 }
 
 /// Powers by a literal exponent become products and roots, which round as often as they have factors: |exponent| units
-/// in the last place. Below the smallest normal number the reciprocal of what overflowed may be 0. Roots of -0 and
-/// -infinity are SQRT's: -0 and NaN, as PyTorch has it for 0.5.
+/// in the last place, and of the reciprocal where it is negative.
 TEST(SymbolicFuzz, PowersByLiterals) {
   Arena arena;
   ArenaScope scope(arena);
@@ -349,7 +348,6 @@ TEST(SymbolicFuzz, PowersByLiterals) {
                   .index({UOp::range(4, 0)})
                   .load();
       UOp before = UOp::alu(Ops::POW, {x, x.const_like(c)}), after = graph_rewrite(before, sym());
-      const bool root = std::trunc(c) != c;
       const double eps = d == dtypes::float64 ? 0x1p-52 : d == dtypes::float32 ? 0x1p-23 : 0x1p-10;
       const double normal = d == dtypes::float64 ? 0x1p-1022 : d == dtypes::float32 ? 0x1p-126 : 0x1p-14;
       for (int k = 0; k < 200; k++) {
@@ -357,7 +355,6 @@ TEST(SymbolicFuzz, PowersByLiterals) {
             k % 2 ? try_value(d, rng)
                   : truncate_float(
                         std::ldexp(static_cast<double>(rng() % 4000) - 2000, static_cast<int>(rng() % 20) - 14), d);
-        if (root && (v.f == -INFINITY || (v.f == 0 && std::signbit(v.f)))) continue;
         const double a = evaluate(before, {{x, v}}).as_double(), b = evaluate(after, {{x, v}}).as_double();
         if (a == b || (a != a && b != b)) continue;
         EXPECT_TRUE(std::abs(a - b) <= (std::abs(c) + 2) * eps * std::max(std::abs(a), normal) + (c < 0 ? normal : 0))

@@ -238,7 +238,13 @@ TEST_F(Symbolic, Floats) {
   becomes(f - f, f + f * k(-1));
   becomes(f.ne(f), f.ne(f));  // NaN
   becomes(f.neg().neg(), f);
-  becomes(f / f, f * UOp::alu(Ops::RECIPROCAL, {f}));
+  becomes(f / f, UOp::alu(Ops::FDIV, {f, f}));
+  becomes(f / k(3), UOp::alu(Ops::FDIV, {f, k(3)}));  // 1 / 3 is rounded
+  becomes(f / k(8), f * k(0.125));
+  becomes(f / k(0x1p-130), UOp::alu(Ops::FDIV, {f, k(0x1p-130)}));  // the reciprocal is infinite
+  becomes(f / k(0x1p127), UOp::alu(Ops::FDIV, {f, k(0x1p127)}));    // or no normal number
+  becomes(f / k(1), f);
+  becomes(k(47) / k(49), k(47.0f / 49.0f));
   becomes((f + k(1)) + k(2), (f + k(1)) + k(2));
   becomes(f.maximum(f), f);
   becomes(f < f, no());

@@ -34,6 +34,7 @@
 #include "tinygrad/uop/record_graph.h"
 #include "tinygrad/uop/spec.h"
 #include "tinygrad/uop/symbolic.h"
+#include "tinygrad/uop/transcendental.h"
 
 namespace tg {
 namespace {
@@ -154,6 +155,13 @@ OpSet ops_to_use(const PassContext& c) {
   return c.options.transcendental >= 2 ? ops.without(kTranscendental) : ops;
 }
 
+/// Follows "symbolic", which makes literals of what divisors are computed from.
+UOp reciprocals_pass(UOp sink, PassContext& c) {
+  return c.options.reciprocal_division
+             ? graph_rewrite(sink, pm_reciprocal_division(), {.name = "divide by reciprocals"})
+             : sink;
+}
+
 UOp prune_pass(UOp sink, PassContext& c) { return c.renderer.has_locals() ? sink : prune_masked_tiles(sink); }
 
 UOp images_pass(UOp sink, PassContext& c) {
@@ -173,6 +181,7 @@ const std::vector<Pass>& passes() {
       {"scalar lanes", scalar_lanes_pass},
       {"attention", attention_pass, nullptr, kUnlessByHand},
       {"symbolic", nullptr, sym},
+      {"divide by reciprocals", reciprocals_pass},
       {"plan", plan_pass, nullptr, kUnlessByHand},
       {"apply opts", opts_pass, nullptr, kUnlessByHand},
       {"stage operands", [](UOp s, C c) { return stage_operands(s, *c.ranges); }, nullptr, kAxes},
@@ -231,6 +240,7 @@ CodegenOptions CodegenOptions::from_env() {
   o.tensor_core = static_cast<int>(env::TC_SELECT.get());
   o.no_locals = env::NOLOCALS.get() != 0;
   o.transcendental = static_cast<int>(env::TRANSCENDENTAL.get());
+  o.reciprocal_division = false;
   o.emulated = dtypes::set_from_names(env::EMULATED_DTYPES.get());
   return o;
 }
@@ -242,6 +252,7 @@ Hash128 CodegenOptions::hash() const {
   h.add(static_cast<uint64_t>(tensor_cores));
   h.add(static_cast<uint64_t>(tensor_core));
   h.add(static_cast<uint64_t>(transcendental));
+  h.add(uint64_t{reciprocal_division});
   h.add(uint64_t{emulated.bits});
   h.add(uint64_t{no_locals});
   h.add(opts.has_value());

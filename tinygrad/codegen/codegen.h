@@ -17,15 +17,17 @@ struct CodegenOptions {
   int tensor_cores =
       2;  ///< 0: none, 1: exact ones where they are faster, 2: also those that round differently, 3: those
           ///< that round factors as well
-  int tensor_core = -1;      ///< only this one of the table; -1: any
-  bool no_locals = false;    ///< no workgroups on targets that have them
-  int transcendental = 1;    ///< 2: exp2, log2, sin and pow always in software
-  std::optional<Opts> opts;  ///< these and no heuristic; KernelInfo::opts_to_apply goes before
-  DTypeSet emulated;         ///< types computed without, although the renderer has them
-  bool account = false;      ///< Program::plan says where predicted cycles go; changes no code, and no hash
-  std::string stop_after;    ///< name of the last pass to run: Program::ast is the graph it left, nothing is rendered
+  int tensor_core = -1;              ///< only this one of the table; -1: any
+  bool no_locals = false;            ///< no workgroups on targets that have them
+  int transcendental = 1;            ///< 2: exp2, log2, sin and pow always in software
+  bool reciprocal_division = false;  ///< x / c is x times the rounded reciprocal of the literal c
+  std::optional<Opts> opts;          ///< these and no heuristic; KernelInfo::opts_to_apply goes before
+  DTypeSet emulated;                 ///< types computed without, although the renderer has them
+  bool account = false;              ///< Program::plan says where predicted cycles go; changes no code, and no hash
+  std::string stop_after;  ///< name of the last pass to run: Program::ast is the graph it left, nothing is rendered
 
-  /// NOOPT, BEAM, TC, TC_SELECT, ROUND_PRODUCTS, NOLOCALS, TRANSCENDENTAL, EMULATED_DTYPES of the environment.
+  /// NOOPT, BEAM, TC, TC_SELECT, ROUND_PRODUCTS, NOLOCALS, TRANSCENDENTAL, RECIPROCAL_DIV, EMULATED_DTYPES of the
+  /// environment.
   static CodegenOptions from_env();
   Hash128 hash() const;
 };

@@ -204,6 +204,9 @@ UOps factors_of(UOp product) {
     if (u.is(Ops::MUL)) {
       stack.push_back(u.src(1));
       stack.push_back(u.src(0));
+    } else if (u.is(Ops::FDIV) && u.src(1).is(Ops::REDUCE)) {
+      stack.push_back(UOp::alu(Ops::RECIPROCAL, {u.src(1)}));
+      stack.push_back(u.src(0));
     } else out.push_back(u);
   }
   return out;

@@ -41,7 +41,8 @@ std::optional<AttentionForm> match_attention(UOp value, std::span<const UOp> ran
 /// Recognises the value that a kernel's AST stores.
 std::optional<AttentionForm> match_attention(UOp sink, bool by_groups = false);
 
-/// Returns the factors of a product, factors that are products replaced by theirs.
+/// Returns the factors of a product, factors that are products replaced by theirs. A quotient by a sum contributes the
+/// factors of its dividend and the reciprocal of the sum.
 UOps factors_of(UOp product);
 
 /// Returns true for REDUCE(ADD, a * b).

@@ -108,6 +108,23 @@ template <class C> C fmax_nan(C a, C b) {
   return a != a ? a : b != b ? b : a == b ? (std::signbit(a) ? b : a) : a < b ? b : a;
 }
 
+/// Returns true where the remainder of C's division has the sign that floor division does not give it.
+template <class C> bool rounds_up(C r, C b) { return r != 0 && (r < 0) != (b < 0); }
+/// Divides what remains of a after the exact remainder and rounds to the nearest integer, as Python does: floor(a / b)
+/// would round the quotient up to an integer before it rounds down.
+template <class C> C float_floordiv(C a, C b) {
+  if (b == 0) return a / b;
+  const C r = std::fmod(a, b), q = (a - r) / b - (rounds_up(r, b) ? C(1) : C(0));
+  if (q == 0) return std::copysign(C(0), a / b);
+  const C whole = std::floor(q);
+  return q - whole > C(0.5) ? whole + 1 : whole;
+}
+/// Returns the remainder with the sign of b, that of a zero included.
+template <class C> C float_floormod(C a, C b) {
+  const C r = std::fmod(a, b);
+  return r == 0 ? std::copysign(r, b) : rounds_up(r, b) ? r + b : r;
+}
+
 template <class E, class F> void loop1(void* out, const void* const* in, size_t n, F f) {
   auto* o = static_cast<typename E::S*>(out);
   auto* a = static_cast<const typename E::S*>(in[0]);
@@ -163,20 +180,16 @@ template <class E> EvalLoop float_loop(Ops op) {
     case Ops::POW:
       return binary<E>(
           [](C a, C b) { return static_cast<C>(std::pow(static_cast<double>(a), static_cast<double>(b))); });
-    case Ops::FLOORDIV: return binary<E>([](C a, C b) { return std::floor(a / b); });
+    case Ops::FLOORDIV: return binary<E>([](C a, C b) { return float_floordiv(a, b); });
     case Ops::CMOD: return binary<E>([](C a, C b) { return std::fmod(a, b); });
-    case Ops::FLOORMOD:
-      return binary<E>([](C a, C b) {
-        C r = std::fmod(a, b);
-        return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-      });
+    case Ops::FLOORMOD: return binary<E>([](C a, C b) { return float_floormod(a, b); });
     case Ops::CMPLT: return compare<E>([](C a, C b) { return a < b; });
     case Ops::CMPNE: return compare<E>([](C a, C b) { return a != b; });
     case Ops::CMPEQ: return compare<E>([](C a, C b) { return a == b; });
     case Ops::MULACC:
       return ternary<E>([](C a, C b, C c) {
         if constexpr (std::is_same_v<E, Plain<C>>) return std::fma(a, b, c);
-        else return static_cast<C>(std::fma(static_cast<double>(a), static_cast<double>(b), static_cast<double>(c)));
+        else return E::get(E::put(a * b)) + c;
       });
     default: return nullptr;
   }

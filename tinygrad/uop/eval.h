@@ -11,8 +11,10 @@ namespace tg {
 /// The value of an ALU op on literals. `operand` is the type of the operands, of WHERE's branches and of shift counts;
 /// `result` is the node's (bool for a comparison, else `operand`). Fixed-width integers wrap, floats round once to
 /// their type. Integer division and modulo by zero give 0; a shift count outside the width shifts everything out. bool:
-/// ADD and MAX are or, MUL is and. MAX of a NaN is NaN. An Invalid operand makes the result Invalid, except in the
-/// branch a WHERE does not take.
+/// ADD and MAX are or, MUL is and. MAX of a NaN is NaN; the sign of that of 0 and -0 is not the same on all devices.
+/// MULACC of float32 and float64 rounds once, that of narrower types rounds the product as well. FDIV rounds once.
+/// FLOORDIV and FLOORMOD of floats are Python's. An Invalid operand makes the result Invalid, except in the branch a
+/// WHERE does not take.
 ConstValue eval_alu(Ops op, DType result, std::span<const ConstValue> operands, DType operand);
 /// CAST: floats to integers truncate; beyond int32 (for int32 and narrower types), int64 (for uint32 and
 /// int64), or the range from the least int64 to the greatest uint64 (for uint64) they saturate, then wrap to the width,

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/rebuild.h"
+#include "tinygrad/uop/transcendental.h"
 
 namespace tg {
 
@@ -105,6 +107,7 @@ UOp weak(int128 v) { return UOp::constant(v, dtypes::weakint); }
 UOp lt(UOp a, UOp b) { return UOp::alu(Ops::CMPLT, {a, b}); }
 
 UOp fold_literals(UOp u) {
+  if (is_left_to_target(u)) return {};
   ConstValue v[3];
   for (uint32_t k = 0; k < u.nsrc(); k++) v[k] = u.src(k).const_value();
   DType operand = u.src(u.nsrc() - 1).dtype();
@@ -298,6 +301,29 @@ UOp fold_where_closure(UOp w) {
   return nt == t && nf == f ? UOp() : w.with_srcs(UOps{c, nt, nf});
 }
 
+/// Returns x with the signs of -0 and -infinity dropped, whose powers of c + 1/2 have none.
+UOp base_of_root(UOp x) {
+  const double inf = std::numeric_limits<double>::infinity();
+  return x.ne(x.const_like(-inf)).where(x + x.const_like(0.0), x.const_like(inf));
+}
+/// Returns x to the power of n + 1/2 for an integer n.
+UOp half_integer_power(UOp x, double c) {
+  const auto reciprocal = [](UOp u) { return UOp::alu(Ops::RECIPROCAL, {u}); };
+  const UOp positive = base_of_root(x);
+  if (c == -0.5) return reciprocal(UOp::alu(Ops::SQRT, {positive}));
+  const UOp base = c < 0 ? reciprocal(positive) : positive, root = UOp::alu(Ops::SQRT, {base});
+  return c == 0.5 ? root : UOp::alu(Ops::POW, {base, base.const_like(std::abs(c) - 0.5)}) * root;
+}
+/// Returns x / c as a multiplication where the reciprocal of c is exact, and neither is close to the least number.
+UOp divide_by_literal(UOp x, double c) {
+  const DType d = x.dtype().is_weak() ? dtypes::float32 : x.dtype();
+  const double r = truncate_float(1 / c, d);
+  int power;
+  const bool exact = std::abs(std::frexp(c, &power)) == 0.5 && std::isfinite(r) && r * c == 1 &&
+                     std::isfinite(truncate_float(c * 4, d));
+  return exact ? x * x.const_like(r) : UOp();
+}
+
 UOp expand_pow(UOp x, double c) {
   auto lit = [&](double v) { return x.const_like(v); };
   if (!x.dtype().is_float()) {
@@ -306,10 +332,13 @@ UOp expand_pow(UOp x, double c) {
   } else {
     if (c == 0) return lit(1);
     if (!(std::abs(c) <= 64)) return {};
-    if (c < 0) return UOp::alu(Ops::RECIPROCAL, {UOp::alu(Ops::POW, {x, lit(-c)})});
-    if (c == 0.5) return UOp::alu(Ops::SQRT, {x});
-    if (std::trunc(c) != c)
-      return std::trunc(c - 0.5) == c - 0.5 ? UOp::alu(Ops::POW, {x, lit(c - 0.5)}) * UOp::alu(Ops::SQRT, {x}) : UOp();
+    const bool narrow = !x.dtype().is_weak() && x.dtype().itemsize() < 4;
+    if (narrow && c != 1 && c != 2 && c != -1) return {};  // would round to few bits several times
+    const bool half = std::trunc(c) != c && std::trunc(c - 0.5) == c - 0.5;
+    if (std::trunc(c) != c && !half) return {};
+    // Reciprocals first: a power may overflow where the result is a number.
+    if (half) return half_integer_power(x, c);
+    if (c < 0) return UOp::alu(Ops::POW, {UOp::alu(Ops::RECIPROCAL, {x}), lit(-c)});
   }
   if (c == 1) return x;
   UOp half = UOp::alu(Ops::POW, {x, lit(std::floor(c / 2))}), r = half * half;
@@ -432,7 +461,8 @@ const PatternMatcher<UOp>& pm_identities() {
       rule(x * 1,                          x),
       rule(i * 0,                          0),
       rule(f + c0, [](F f, C0 c) { return c.const_float() == 0 && std::signbit(c.const_float()) ? UOp(f) : UOp(); }),
-      // x / (1 + x) is 1 - 1 / (1 + x), which stays a number where x is infinite: gradients of sigmoid.
+      rule(op<Ops::FDIV>(f, c0),           [](F f, C0 c) { return divide_by_literal(f, c.const_float()); }),
+      // x * (1 / (1 + x)) is 1 - 1 / (1 + x), which stays a number where x is infinite: gradients of sigmoid.
       rule(f * (u = op<Ops::RECIPROCAL>(f + 1.0)), [](F, U d) { return d.const_like(1.0) - d; }),
       rule(f * ((u = op<Ops::RECIPROCAL>(f + 1.0)) * g), [](F, U d, G y) { return y * (d.const_like(1.0) - d); }),
       rule(f * ((u = op<Ops::RECIPROCAL>(f + 1.0)) + g), [](F x, U d, G y) { return (d.const_like(1.0) - d) + x * y; }),

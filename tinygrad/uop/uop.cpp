@@ -5,6 +5,7 @@
 #include <bit>
 #include <ostream>
 
+#include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
 #include "tinygrad/uop/rebuild.h"
@@ -36,8 +37,8 @@ double UOp::const_float() const { return const_value().as_double(); }
 UOp UOp::constant(ConstValue v, DType d) {
   if (v.kind == ConstValue::kInvalid) return invalid();
   if (d.is_float()) return make(Ops::CONST, d, {}, Arg(d.is_weak() ? v.as_double() : truncate_float(v.as_double(), d)));
-  int128 i = v.is_int() ? v.i : d.is_bool() ? v.f != 0 : static_cast<int128>(v.f);
-  return make(Ops::CONST, d, {}, Arg(d.is_weak() ? i : truncate_int(i, d)));
+  if (!v.is_int()) v = eval_cast(v, dtypes::float64, d);
+  return make(Ops::CONST, d, {}, Arg(d.is_weak() ? v.i : truncate_int(v.i, d)));
 }
 UOp UOp::invalid() { return make(Ops::CONST, dtypes::bool_, {}, Arg::invalid()); }
 
@@ -175,9 +176,7 @@ UOp operator|(UOp a, UOp b) { return UOp::alu(Ops::OR, {a, b}); }
 UOp operator^(UOp a, UOp b) { return UOp::alu(Ops::XOR, {a, b}); }
 UOp operator-(UOp a, UOp b) { return a + b.neg(); }
 UOp operator-(UOp a, ConstValue b) { return a + (b.is_int() ? ConstValue(-b.i) : ConstValue(-b.f)); }
-UOp operator/(UOp a, UOp b) {
-  return a.dtype().is_float() ? a * UOp::alu(Ops::RECIPROCAL, {b}) : UOp::alu(Ops::FLOORDIV, {a, b});
-}
+UOp operator/(UOp a, UOp b) { return UOp::alu(a.dtype().is_float() ? Ops::FDIV : Ops::FLOORDIV, {a, b}); }
 UOp operator/(UOp a, ConstValue b) { return a / a.const_like(b); }
 
 std::ostream& operator<<(std::ostream& os, UOp u) {

@@ -34,9 +34,9 @@ inline UOp decompose_ops(UOp sink, const Renderer& renderer) {
   return decompose_ops(sink, renderer.ops(), renderer.supports(dtypes::float64));
 }
 
-/// Operations only the late form has: a + b * -1 -> SUB, x * -1 -> NEG, not(a != b) -> CMPEQ, x * RECIPROCAL(y) ->
-/// FDIV, and acc + a * b -> MULACC in chains that start at an accumulator and where a * b needs no rounding. Nothing
-/// else is ever fused: all other arithmetic rounds after each operation.
+/// Operations only the late form has: a + b * -1 -> SUB, x * -1 -> NEG, not(a != b) -> CMPEQ, and acc + a * b -> MULACC
+/// in chains that start at an accumulator and where a * b needs no rounding. Nothing else is ever fused: all other
+/// arithmetic rounds after each operation.
 UOp late_patterns(UOp sink, OpSet ops);
 inline UOp late_patterns(UOp sink, const Renderer& renderer) { return late_patterns(sink, renderer.ops()); }
 
@@ -61,17 +61,13 @@ struct TargetOps {
 const PatternMatcher<>& pm_decompositions();
 /// Late operations the target has.
 const PatternMatcher<>& pm_late_operations();
+/// x / c -> x * (1 / c), which rounds twice.
+const PatternMatcher<UOp>& pm_reciprocal_division();
 /// THREEFRY and integer POW, which decompose_longs decomposes first.
 const PatternMatcher<>& pm_long_operations();
-/// Functions with a polynomial of ours, which TRANSCENDENTAL=2 takes instead of the target's.
-inline constexpr OpSet kTranscendental = OpSet(Ops::EXP2) | Ops::LOG2 | Ops::SIN | Ops::POW;
 // ---- single decompositions. `fma`: MULACC may be used inside. float16: through float32 ----
 /// Computes 2^x of a float; at most 1.25 ulp off, exact on integers, denormal results are rounded once.
 UOp decompose_exp2(UOp x, bool fma);
-/// Returns y where x is computed as y / ln 2 (then 2^x is e^y), or as pi / 2 + y or pi / 2 - y (then sin x is cos y);
-/// empty otherwise. From y neither loses the bits that rounding x would.
-UOp natural_exponent(UOp x);
-UOp cosine_argument(UOp x);
 /// log2(x); at most 1.4 ulp off, exact on powers of two; log2(+-0) = -inf, NaN for negative values.
 UOp decompose_log2(UOp x, bool fma);
 /// sin(x) for every finite x, however large: float32 at most 0.51 ulp off, float64 at most 2; NaN for infinities.

@@ -183,6 +183,8 @@ const PatternMatcher<>& pm_narrow_floats() {
            }),
       rule(u = any_of(Ops::INDEX | Ops::AFTER), [](Emulation& e, U u) { return e.over(u, e.src[0].dtype()); }),
       rule(u = node<Ops::LOAD>(), [](Emulation& e, U u) { return emulated_load(e, u); }),
+      rule(u = node<Ops::MULACC>(),
+           [](Emulation& e, U u) { return rounded(rounded(e.src[0] * e.src[1], u.dtype()) + e.src[2], u.dtype()); }),
       rule(u = any_of(kRounded), [](Emulation& e, U u) { return rounded(e.over(u, float32), u.dtype()); }),
       rule(u = any_of(every_op()), [](Emulation& e, U u) { return e.over(u, float32); }),
   };

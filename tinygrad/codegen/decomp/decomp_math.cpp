@@ -9,6 +9,7 @@
 
 #include "tinygrad/codegen/decomp/decomp.h"
 #include "tinygrad/codegen/decomp/word_pair.h"
+#include "tinygrad/uop/transcendental.h"
 
 namespace tg {
 namespace {
@@ -394,20 +395,6 @@ template <class F> UOp through_float32(UOp x, F&& f) {
   return narrow ? f(x.cast(dtypes::float32)).cast(x.dtype()) : f(x);
 }
 }  // namespace
-
-UOp natural_exponent(UOp x) {
-  if (!x.is(Ops::MUL) || !x.src(1).is_const() || !x.dtype().is_float()) return {};
-  int power;
-  const double factor = x.src(1).const_float() / truncate_float(1 / kLn2, x.dtype());
-  if (!std::isfinite(factor) || std::abs(std::frexp(factor, &power)) != 0.5) return {};
-  return factor == 1 ? x.src(0) : x.src(0) * ConstValue(factor);
-}
-UOp cosine_argument(UOp x) {
-  if (!x.is(Ops::ADD) || !x.src(1).is_const() || !x.dtype().is_float()) return {};
-  if (x.src(1).const_float() != truncate_float(std::numbers::pi / 2, x.dtype())) return {};
-  UOp v = x.src(0);
-  return v.is(Ops::NEG) || (v.is(Ops::MUL) && v.src(1).is_const() && v.src(1).const_float() == -1) ? v.src(0) : v;
-}
 
 UOp decompose_exp2(UOp x, bool fma) {
   if (UOp v = natural_exponent(x); v && x.dtype() != dtypes::float16) return exp_of(v, fma);

@@ -1,12 +1,12 @@
 /// \file Tables of decompositions: integer division, threefry, simple operations, late forms.
 #include <numbers>
 
-#include "tinygrad/base/contains.h"
 #include "tinygrad/base/math.h"
 #include "tinygrad/codegen/decomp/decomp.h"
 #include "tinygrad/codegen/decomp/exact_product.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/memory_ops.h"
+#include "tinygrad/uop/transcendental.h"
 
 namespace tg {
 namespace {
@@ -30,13 +30,20 @@ UOp wrong_sign(UOp r, UOp y) {  // of C's remainder
   if (vmin(y) > 0) return r < zero;
   return r.ne(zero) & (r < zero).ne(y < zero);
 }
+/// Divides what remains after the exact remainder, a multiple of y, and rounds to the nearest integer: the floor of a
+/// rounded quotient may be one too large. As in the reference evaluator.
+UOp lower_float_floordiv(UOp x, UOp y) {
+  UOp r = UOp::alu(CMOD, {x, y}), zero = x.const_like(0.0), one = x.const_like(1.0), quotient = UOp::alu(FDIV, {x, y});
+  UOp multiple = UOp::alu(FDIV, {x - r, y});
+  UOp q = (r.ne(zero) & (r < zero).ne(y < zero)).where(multiple - one, multiple);
+  UOp towards_zero = UOp::alu(TRUNC, {q}), floor = (q < towards_zero).where(towards_zero - one, towards_zero);
+  UOp nearest = (x.const_like(0.5) < q - floor).where(floor + one, floor);
+  return y.eq(zero).where(quotient, q.eq(zero).where(quotient * zero, nearest));
+}
 UOp lower_floordiv(UOp u) {
   UOp x = u.src(0), y = u.src(1);
   const DType d = u.dtype();
-  if (d.is_float()) {
-    UOp q = x * UOp::alu(RECIPROCAL, {y}), whole = UOp::alu(TRUNC, {q});
-    return (q < whole).where(whole + whole.const_like(-1.0), whole);
-  }
+  if (d.is_float()) { return lower_float_floordiv(x, y); }
   if (!d.is_int() || d.is_weak()) return {};
   if (y.is_const() && is_power_of_two(y.const_int())) return x >> ConstValue(floor_log2(y.const_int()));
   UOp q = UOp::alu(CDIV, {x, y});
@@ -50,7 +57,8 @@ UOp lower_floormod(UOp u) {
   const DType d = u.dtype();
   if (d.is_float()) {
     UOp r = UOp::alu(CMOD, {x, y}), zero = r.const_like(0.0);
-    return (r.ne(zero) & (r < zero).ne(y < zero)).where(r + y, r);
+    UOp signed_zero = (y < zero).where(r.const_like(-0.0), zero);
+    return r.eq(zero).where(signed_zero, (r < zero).ne(y < zero).where(r + y, r));
   }
   if (!d.is_int() || d.is_weak()) return {};
   if (y.is_const() && is_power_of_two(y.const_int())) return x & ConstValue(y.const_int() - 1);
@@ -118,24 +126,6 @@ UOp lower_int_pow(X x, Y y) {
   const UOp of_minus_one = base.ne(base.const_like(-1)).where(zero, odd.where(base, one));
   return (e < e.const_like(0)).where(base.ne(one).where(of_minus_one, one), r);
 }
-
-/// True when g is the result of a reduce that ends before the innermost loops of f begin: one division for all of them,
-/// as the kernel says, and not one in each.
-bool reduced_outside(UOp f, UOp g) {
-  const UOps &inner = ranges_of(f), &outer = ranges_of(g);
-  if (contains_all(outer, inner)) return false;
-  UOp u = g;
-  while (u.in(groups::kElementwise)) {
-    UOp next;  // a mean and a variance have constant operands, too
-    for (UOp s : u.srcs())
-      if (!s.is_const() && !next) next = s;
-    if (!next) return false;
-    u = next;
-  }
-  return u.is(REDUCE) || is_accumulator(u);
-}
-
-bool is_literal_one(UOp u) { return u.is_const() && u.const_float() == 1; }
 }  // namespace
 
 const PatternMatcher<>& pm_decompositions() {
@@ -161,6 +151,8 @@ const PatternMatcher<>& pm_decompositions() {
                                    Z z) { return t.lacks(MULACC) || !fusable(x.dtype()) ? x * y + z : UOp(); }),
       rule(recip(f), [](const TargetOps& t,
                         F f) { return t.lacks(RECIPROCAL) ? UOp::alu(FDIV, {f.const_like(1.0), f}) : UOp(); }),
+      rule(op<FDIV>(f, g),
+           [](const TargetOps& t, F f, G g) { return t.lacks(FDIV) ? f * UOp::alu(RECIPROCAL, {g}) : UOp(); }),
       rule(max(x, y),
            [](const TargetOps& t, X x, Y y) {
              return !t.lacks(MAX) ? UOp() : x.is_const() ? number_max(y, x) : number_max(x, y);
@@ -172,13 +164,6 @@ const PatternMatcher<>& pm_decompositions() {
 
 const PatternMatcher<>& pm_late_operations() {
   static const PatternMatcher<> pm{
-      // One rounding instead of two, whichever form the reciprocal has by now.
-      rule(f * recip(g), [](const TargetOps& t, F f,
-                            G g) { return t.has(FDIV) && !reduced_outside(f, g) ? UOp::alu(FDIV, {f, g}) : UOp(); }),
-      rule(f * op<FDIV>(g, u),
-           [](const TargetOps& t, F f, G g, U u) {
-             return t.has(FDIV) && is_literal_one(g) && !reduced_outside(f, u) ? UOp::alu(FDIV, {f, u}) : UOp();
-           }),
       rule(x * -1,
            [](const TargetOps& t, X x) { return t.has(NEG) && !x.dtype().is_bool() ? UOp::alu(NEG, {x}) : UOp(); }),
       rule(x + op<NEG>(y), [](const TargetOps& t, X x, Y y) { return t.has(SUB) ? UOp::alu(SUB, {x, y}) : UOp(); }),
@@ -190,6 +175,13 @@ const PatternMatcher<>& pm_late_operations() {
              const bool fused = t.fma() && fusable(x.dtype()) && (is_accumulator(x) || is_exact_product(y, z));
              return fused ? UOp::alu(MULACC, {y, z, x}) : UOp();
            }),
+  };
+  return pm;
+}
+
+const PatternMatcher<UOp>& pm_reciprocal_division() {
+  static const PatternMatcher<UOp> pm{
+      rule(op<FDIV>(f, c0), [](F f, C0 c) { return f * f.const_like(1 / c.const_float()); }),
   };
   return pm;
 }

@@ -281,7 +281,7 @@ class Blocks {
     if (end_ != blocks_) sum = sum + closed_sum(end_, fold_add(blocks_, fold_mul(end_, -1)), column);
     if (!begin_.is_const_int(0)) sum = sum + closed_sum(UOp::constant(int64_t{0}), begin_, column);
     Map map = places(row, UOp(), column);
-    map.push_back({f_.sum, f_.total ? sum * UOp::alu(Ops::RECIPROCAL, {at(total_.after({done}), row)}) : sum});
+    map.push_back({f_.sum, f_.total ? sum / at(total_.after({done}), row) : sum});
     own.insert(own.begin(), outer_.begin(), outer_.end());
     return store.substitute(map).end(own);
   }

@@ -483,7 +483,7 @@ class Groups {
       sum = sum + closed_sum(span_.end, fold_add(span_.blocks, fold_mul(span_.end, -1)), column.at);
     if (!span_.begin.is_const_int(0)) sum = sum + closed_sum(UOp::constant(int64_t{0}), span_.begin, column.at);
     PositionMap map = places(row_.at, UOp(), column.at);
-    if (f_.total) sum = sum * UOp::alu(Ops::RECIPROCAL, {at(total_.after({done}), row_.held)});
+    if (f_.total) sum = sum / at(total_.after({done}), row_.held);
     map.push_back({f_.sum, sum});
     return finish(store, map, own);
   }

@@ -79,6 +79,7 @@ AttentionMask mask_of_factor(const AttentionForm& f) {
   UOp masked;
   for (UOp u : factors_of(simplify(f.factor))) {
     if (u.is_const()) continue;
+    while (u.is(Ops::FDIV) && u.src(1).is_const()) u = u.src(0);  // zero where the dividend is
     if (masked) return {};
     masked = u;
   }

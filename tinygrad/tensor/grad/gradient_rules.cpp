@@ -13,7 +13,6 @@ namespace tg {
 namespace {
 
 UOp zero_like(UOp u) { return u.const_like(0); }
-UOp recip(UOp u) { return UOp::alu(Ops::RECIPROCAL, {u}); }
 UOp log2(UOp u) { return UOp::alu(Ops::LOG2, {u}); }
 UOp eq(UOp a, UOp b) { return a.ne(b).logical_not(); }
 
@@ -81,12 +80,12 @@ Grads grad_reduce(UOp g, UOp u, UOp x) {
   if (r.op == Ops::MAX) {  // equals share; half types do not count them
     const DType d = g.dtype(), wide = sum_acc_dtype(d);
     UOp mask = ops::cast(eq(x, ops::detach_from_storage(u)), wide);
-    return {ops::cast(mask * (ops::cast(g, wide) * recip(ops::reduce(Ops::ADD, mask, axes))), d)};
+    return {ops::cast(mask * (ops::cast(g, wide) / ops::reduce(Ops::ADD, mask, axes)), d)};
   }
   // d prod / dx_j is the product of the others: u / x_j, or, where x_j is the only zero, the product of the rest.
   UOp is_zero = eq(x, zero_like(x)), safe = is_zero.where(x.const_like(1), x);
   UOp zeros = ops::reduce(Ops::ADD, ops::cast(is_zero, dtypes::int32), axes), rest = ops::reduce(Ops::MUL, safe, axes);
-  return {g * is_zero.where(eq(zeros, zeros.const_like(1)).where(rest, zero_like(rest)), u * recip(safe))};
+  return {g * is_zero.where(eq(zeros, zeros.const_like(1)).where(rest, zero_like(rest)), u / safe)};
 }
 
 UOp grad_permute(UOp g, UOp u) {
@@ -280,16 +279,16 @@ const PatternMatcher<Grads>& pm_gradient() {
     rule(op<BITCAST>(x),             [](X) -> Grads { return {UOp()}; }),
     rule(u = op<RECIPROCAL>(x),      [](Up c, U u, X) -> Grads { return {grad_reciprocal(c.g, u)}; }),
     rule(op<SIN>(x),                 [](Up c, X x) -> Grads { return {cos_of(x) * c.g}; }),
-    rule(op<LOG2>(x),                [](Up c, X x) -> Grads { return {c.g * recip(x * ConstValue(std::numbers::ln2))}; }),
+    rule(op<LOG2>(x),                [](Up c, X x) -> Grads { return {c.g / (x * ConstValue(std::numbers::ln2))}; }),
     rule(u = op<EXP2>(x),            [](Up c, U u, X) -> Grads { return {grad_exp2(c.g, u)}; }),
-    rule(u = op<SQRT>(x),            [](Up c, U u, X) -> Grads { return {c.g * recip(u * ConstValue(2.0))}; }),
+    rule(u = op<SQRT>(x),            [](Up c, U u, X) -> Grads { return {c.g / (u * ConstValue(2.0))}; }),
     rule(op<TRUNC>(x),               [](X) -> Grads { return {UOp()}; }),
     rule(op<NEG>(x),                 [](Up c, X) -> Grads { return {c.g.neg()}; }),
     rule(op<ADD>(x, y),              [](Up c, X, Y) -> Grads { return {c.g, c.g}; }),
     rule(op<SUB>(x, y),              [](Up c, X, Y) -> Grads { return {c.g, c.g.neg()}; }),
     rule(op<MUL>(x, y),              [](Up c, X x, Y y) -> Grads { return {y * c.g, x * c.g}; }),
     rule(op<MULACC>(x, y, z),        [](Up c, X x, Y y, Z) -> Grads { return {y * c.g, x * c.g, c.g}; }),
-    rule(u = op<FDIV>(x, y),         [](Up c, U u, X, Y y) -> Grads { return {c.g * recip(y), c.g * u * recip(y) * ConstValue(-1.0)}; }),
+    rule(u = op<FDIV>(x, y),         [](Up c, U u, X, Y y) -> Grads { return {c.g / y, c.g * (u / y) * ConstValue(-1.0)}; }),
     rule(op<MAX>(x, y),              [](Up c, X x, Y y) -> Grads { return {max_share(c.g, x, y), max_share(c.g, y, x)}; }),
     rule(u = op<POW>(x, y),          [](Up c, U u, X x, Y y) -> Grads { return grad_pow(c.g, u, x, y); }),
     rule(when(u = op<WHERE>(a, x, y), [](UOp r) { return is_relu(r); }),
@@ -298,7 +297,7 @@ const PatternMatcher<Grads>& pm_gradient() {
     rule(any_of(CMPLT | CMPNE | CMPEQ | FLOORDIV, x, y), [](X, Y) -> Grads { return {UOp(), UOp()}; }),
     // f(x, y) = x - k * y for a whole k.
     rule(when(u = any_of(CMOD | FLOORMOD, x, y), [](UOp r) { return r.dtype().is_float(); }),
-                                     [](Up c, U u, X x, Y y) -> Grads { return {c.g, c.g * ((u - x) * recip(y))}; }),
+                                     [](Up c, U u, X x, Y y) -> Grads { return {c.g, c.g * ((u - x) / y)}; }),
     rule(u = op<REDUCE>(x),          [](Up c, U u, X x) -> Grads { return grad_reduce(c.g, u, x); }),
     rule(op<CONTIGUOUS>(x),          [](Up c, X) -> Grads { return {c.g}; }),
     rule(op<CONTIGUOUS_BACKWARD>(x), [](Up c, X) -> Grads { return {UOp::make(CONTIGUOUS, c.g.dtype(), {c.g})}; }),

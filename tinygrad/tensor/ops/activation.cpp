@@ -80,11 +80,11 @@ Tensor Tensor::hardsigmoid(double alpha, double beta) const {
 Tensor Tensor::hardswish() const {
   OpScope s;
   Tensor x = as_float(*this);
-  return s(x * ((x + 3).relu6() * (1.0 / 6)));
+  return s(x * ((x + 3).relu6() / 6));
 }
 Tensor Tensor::softplus(double beta) const {
   OpScope s;
-  return s((*this * beta).logaddexp(0.0) * (1 / beta));
+  return s((*this * beta).logaddexp(0.0) / beta);
 }
 Tensor Tensor::softsign() const {
   OpScope s;

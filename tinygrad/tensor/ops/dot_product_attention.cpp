@@ -28,11 +28,9 @@ bool reduces_last(UOp u, Ops op, UOp x) {
 }
 /// Returns s where p = exp(s - max s) / sum exp(s - max s) over the last axis; empty: p is something else.
 UOp scores_of(UOp p) {
-  if (!p.is(Ops::MUL)) return {};
-  UOp power = p.src(0), inverse = unrepeated(p.src(1));
-  if (!power.is(Ops::EXP2) || !inverse.is(Ops::RECIPROCAL) ||
-      !reduces_last(unrepeated(inverse.src(0)), Ops::ADD, power))
-    return {};
+  if (!p.is(Ops::FDIV)) return {};
+  UOp power = p.src(0);
+  if (!power.is(Ops::EXP2) || !reduces_last(unrepeated(p.src(1)), Ops::ADD, power)) return {};
   UOp exponent = power.src(0), factor = exponent.is(Ops::MUL) ? ops::literal_of(exponent.src(1)) : UOp();
   if (!factor || std::abs(factor.const_float() * std::log(2.0) - 1) > 1e-6 || !exponent.src(0).is(Ops::ADD)) return {};
   UOp s = exponent.src(0).src(0), negative = exponent.src(0).src(1);

@@ -123,7 +123,7 @@ Tensor Tensor::exp() const {
 Tensor Tensor::cos() const {
   OpScope s;
   Argument a(*this, "cos");
-  return s(a.result((kHalfPi - a.x).sin()));
+  return s(a.result((-a.x + kHalfPi).sin()));  // see cosine_argument()
 }
 Tensor Tensor::tan() const {
   OpScope s;

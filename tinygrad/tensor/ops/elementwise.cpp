@@ -65,6 +65,13 @@ Tensor bits(Ops alu, const Tensor& a, const Tensor& b, const char* op, bool allo
            b.dtype(), ", expected integers", allow_bool ? " or bool" : "");
   return s(UOp::alu(alu, {x, y}));
 }
+/// Builds f(x, y) of floats; narrower types than float32 compute in that and round the result once.
+UOp in_float32(UOp x, UOp y, UOp (*f)(UOp, UOp)) {
+  const DType d = x.dtype(), in = d.is_weak() ? d : least_upper_dtype(d, dtypes::float32);
+  return ops::cast(f(ops::cast(x, in), ops::cast(y, in)), d);
+}
+template <Ops op> UOp made_of(UOp x, UOp y) { return UOp::alu(op, {x, y}); }
+UOp whole_quotient(UOp x, UOp y) { return UOp::alu(Ops::TRUNC, {x / y}); }
 /// Builds a function of floats: integers become the default float.
 Tensor unary(Ops alu, const Tensor& t, const char* op) {
   OpScope s(op);
@@ -108,31 +115,27 @@ Tensor Tensor::sub(const Tensor& o) const {
 Tensor Tensor::div(const Tensor& o) const {
   OpScope s;
   auto [x, y] = operands(*this, o, "div");
-  // Types of 16 bits and fewer compute in float32: the reciprocal of a small value may overflow where the quotient does
-  // not.
+  if (x.dtype().is_float()) return s(in_float32(x, y, made_of<Ops::FDIV>));
   // Integers, literals included, become floats unchanged: -1 next to uint8 is no 255.
-  if (!x.dtype().is_float()) {
-    const DType d = dtypes::default_float();
-    return s(ops::cast(uop_of(*this, "div"), d) * UOp::alu(Ops::RECIPROCAL, {ops::cast(uop_of(o, "div"), d)}));
-  }
-  const DType d = x.dtype(), in = d.is_weak() ? d : least_upper_dtype(d, dtypes::float32);
-  return s(ops::cast(ops::cast(x, in) * UOp::alu(Ops::RECIPROCAL, {ops::cast(y, in)}), d));
+  const DType d = dtypes::default_float();
+  return s(in_float32(ops::cast(uop_of(*this, "div"), d), ops::cast(uop_of(o, "div"), d), made_of<Ops::FDIV>));
 }
 Tensor Tensor::floor_div(const Tensor& o) const {
   OpScope s;
   auto [x, y] = operands(*this, o, "floor_div");
-  if (x.dtype().is_float()) return s(div(o).floor());
+  if (x.dtype().is_float()) return s(in_float32(x, y, made_of<Ops::FLOORDIV>));
   return s(UOp::alu(x.dtype().is_bool() ? Ops::AND : Ops::FLOORDIV, {x, y}));
 }
 Tensor Tensor::trunc_div(const Tensor& o) const {
   OpScope s;
   auto [x, y] = operands(*this, o, "trunc_div");
-  if (x.dtype().is_float()) return s(div(o).trunc());
+  if (x.dtype().is_float()) return s(in_float32(x, y, whole_quotient));
   return s(UOp::alu(x.dtype().is_bool() ? Ops::AND : Ops::CDIV, {x, y}));
 }
 Tensor Tensor::mod(const Tensor& o) const {
   OpScope s;
   auto [x, y] = operands(*this, o, "mod");
+  if (x.dtype().is_float()) return s(in_float32(x, y, made_of<Ops::FLOORMOD>));
   if (!x.dtype().is_bool()) return s(UOp::alu(Ops::FLOORMOD, {x, y}));
   return s(*this - floor_div(o) * o);
 }
@@ -156,19 +159,25 @@ Tensor Tensor::pow(const Tensor& o) const {
     const bool below_one = x.dtype().is_int() && e < 0;
     TG_CHECK(DTypeError, !below_one || !o.dtype().is_weak(), "[pow] got base ", x.dtype(), " and exponent ", e,
              ", expected a float base for a negative exponent");
+    if (const DType d = x.dtype(); d.is_float() && !d.is_weak() && d.itemsize() < 4 && e != 1 && e != 2 && e != -1)
+      return s(cast(dtypes::float32).pow(from_uop(y).cast(dtypes::float32)).cast(d));  // one rounding to few bits
     // Small whole exponents are products: exact, and with cheap gradients.
     if (std::abs(e) <= 8 && e == std::floor(e) && !below_one) {
       if (e == 0 && x.dtype().is_float()) return s(UOp::alu(Ops::POW, {x, y}));  // 1, with the gradient 0
       if (e == 0) return ones_like(x.dtype());
       Tensor base = from_uop(x), r;
+      if (e < 0) base = base.reciprocal();  // first: the power may overflow where the result is a number
       for (int n = static_cast<int>(std::abs(e)); n; n >>= 1) {
         if (n & 1) r = r.defined() ? r * base : base;
         if (n > 1) base = base * base;
       }
-      if (e < 0) r = r.reciprocal();
       return s(r);
     }
-    if (e == 0.5 && x.dtype().is_float()) return s(from_uop(x).sqrt());
+    if (e == 0.5 && x.dtype().is_float()) {
+      const double inf = std::numeric_limits<double>::infinity();
+      const Tensor base = from_uop(x);
+      return s((base == -inf).where(inf, base + 0.0).sqrt());  // pow drops the signs of -0 and -infinity
+    }
   }
   if (x.dtype().is_bool()) return s(x | y.logical_not());  // 0 only for 0 to the power of 1
   return s(UOp::alu(Ops::POW, {x, y}));

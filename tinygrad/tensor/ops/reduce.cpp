@@ -115,8 +115,8 @@ Tensor Tensor::mean(const ReduceOptions& o) const {
   }
   Tensor sum = cast(acc).sum(over);
   sum = sum.cast(least_upper_float(sum.dtype()));
-  if (n.symbolic()) return s((sum / from_uop(ops::scalar_of(n, sum.dtype()))).cast(out));
-  return s((sum * (1.0 / static_cast<double>(n.value()))).cast(out));
+  const Tensor of = n.symbolic() ? from_uop(ops::scalar_of(n, sum.dtype())) : Tensor(static_cast<double>(n.value()));
+  return s((sum / of).cast(out));
 }
 Tensor Tensor::any(const ReduceOptions& o) const {
   OpScope s;
