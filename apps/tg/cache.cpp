@@ -9,6 +9,7 @@
 #include "apps/tg/command.h"
 #include "tinygrad/base/disk_cache.h"
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/error.h"
 #include "tinygrad/base/text.h"
 #include "tinygrad/engine/process_replay.h"
 
@@ -24,13 +25,15 @@ int info(bool json) {
           {{"name", t.name}, {"entries", t.entries}, {"bytes", t.bytes}, {"hits", t.hits}, {"misses", t.misses}});
     std::cout << nlohmann::ordered_json{{"path", i.path},
                                         {"usable", i.usable},
+                                        {"problem", i.problem},
                                         {"bytes", i.file_bytes},
                                         {"limit_mib", env::CACHE_LIMIT.get()},
                                         {"tables", tables}}
               << "\n";
     return i.usable ? kOk : kFailed;
   }
-  std::printf("%s%s, %s in the file, limit %s%s\n", i.path.c_str(), i.usable ? "" : " (not usable)",
+  TG_CHECK(FileError, i.usable, "[cache info] ", i.problem);
+  std::printf("%s, %s in the file, limit %s%s\n", i.path.c_str(),
               human_bytes(static_cast<double>(i.file_bytes)).c_str(),
               human_bytes(static_cast<double>(env::CACHE_LIMIT.get()) * (1 << 20)).c_str(),
               env::CACHELEVEL.get() == 0 ? ", turned off by CACHELEVEL=0" : "");
@@ -38,12 +41,14 @@ int info(bool json) {
     std::printf("%-24s %8lld entries  %9s  found %lld of %lld\n", t.name.c_str(), static_cast<long long>(t.entries),
                 human_bytes(static_cast<double>(t.bytes)).c_str(), static_cast<long long>(t.hits),
                 static_cast<long long>(t.hits + t.misses));
-  return i.usable ? kOk : kFailed;
+  return kOk;
 }
 
 /// Removes a table's entries, or all; `table`: empty for all.
 int clear(const std::string& table, bool json) {
-  const std::vector<DiskCache::TableInfo> tables = disk_cache::info().tables;
+  const DiskCache::Info before = disk_cache::info();
+  TG_CHECK(FileError, before.usable, "[cache clear] ", before.problem);
+  const std::vector<DiskCache::TableInfo>& tables = before.tables;
   auto named = [&](const DiskCache::TableInfo& t) { return table.empty() || t.name == table; };
   if (!table.empty() && std::none_of(tables.begin(), tables.end(), named)) {
     std::string names;

@@ -11,6 +11,7 @@
 #include "apps/tg/doctor.h"
 #include "tinygrad/base/disk_cache.h"
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/error.h"
 #include "tinygrad/base/paths.h"
 #include "tinygrad/base/process.h"
 #include "tinygrad/base/system_memory.h"
@@ -153,9 +154,9 @@ void look_at_disk_cache(Findings& out) {
   constexpr int64_t kSmall = int64_t{64} << 20;
   if (!info.usable) {
     f.grade = Grade::kSlow;
-    f.value = info.path + " cannot be used";
+    f.value = info.problem;
     f.why = "every process compiles all of its kernels";
-    f.advice = "make its folder writable, or name another file by CACHEDB";
+    f.advice = "make its folder writable or remove the file, or name another by CACHEDB";
   } else if (limit < kSmall || bytes > limit / 10 * 9) {
     f.grade = Grade::kSlow;
     f.why =
@@ -166,7 +167,19 @@ void look_at_disk_cache(Findings& out) {
 }
 
 void look_at_cache_folder(Findings& out) {
-  const fs::path folder = cache_dir();
+  fs::path folder;
+  try {
+    folder = cache_dir();
+  } catch (const FileError& e) {
+    out.push_back({"caches",
+                   "downloads",
+                   Grade::kSlow,
+                   e.what(),
+                   "models and data sets cannot be kept",
+                   "set HOME or XDG_CACHE_HOME",
+                   {}});
+    return;
+  }
   std::error_code ec;
   fs::create_directories(folder, ec);
   const bool writable = ::access(folder.c_str(), W_OK) == 0;

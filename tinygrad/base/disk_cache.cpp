@@ -16,6 +16,7 @@
 #include <mutex>
 #include <thread>
 
+#include "tinygrad/base/cache_file.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/hash.h"
@@ -27,9 +28,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kFormat = 1;                  // user_version of the file; ours with another number is recreated
-constexpr int kApplicationId = 0x74676370;  // application_id; a database of another program is left alone
-constexpr int kBusyMs = 3000;               // longest wait for another process's write
+constexpr int kFormat = 1;              // user_version of the file; ours with another number is recreated
+constexpr int kBusyMs = 3000;           // longest wait for another process's write
 constexpr int64_t kUsedGrain = 86400;   // a hit renews the access time at most once a day, so that hits do not write
 constexpr int64_t kPutsPerCheck = 256;  // how often a writer looks at the total size
 
@@ -116,8 +116,9 @@ struct DiskCache::Impl {
   struct Use {
     int64_t hits = 0, misses = 0;
   };
+  enum class Access : uint8_t { kUse, kLook };
 
-  std::string path;
+  std::string path, problem;  // why the file cannot be used
   int64_t limit;
   std::mutex mutex;
   sqlite3* db = nullptr;
@@ -157,18 +158,19 @@ struct DiskCache::Impl {
         str("BEGIN IMMEDIATE; CREATE TABLE IF NOT EXISTS entries(tbl TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT "
             "NULL, sum INTEGER NOT NULL, "
             "used INTEGER NOT NULL, PRIMARY KEY(tbl, key)); PRAGMA application_id=",
-            kApplicationId, "; PRAGMA user_version=", kFormat, "; COMMIT;");
+            kCacheApplicationId, "; PRAGMA user_version=", kFormat, "; COMMIT;");
     if (exec(sql.c_str(), rc)) return true;
     sqlite3_exec(db, "ROLLBACK", nullptr, nullptr, nullptr);
     return false;
   }
 
   // Tries once to open the file and its statements; returns an SQLite code.
-  int open_once() {
-    int rc =
-        sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, nullptr);
+  int open_once(Access access) {
+    const int create_flag = access == Access::kUse ? SQLITE_OPEN_CREATE : 0;
+    int rc = sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READWRITE | create_flag | SQLITE_OPEN_NOMUTEX, nullptr);
     if (rc != SQLITE_OK) return rc;
     sqlite3_busy_timeout(db, kBusyMs);
+    sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);  // writes nothing while it may be another's
     opened = file_id(path).value_or(FileId{});
     int64_t ours = 0, format = 0, objects = 0;
     for (auto [sql, out] : {std::pair{"PRAGMA application_id", &ours},
@@ -180,10 +182,13 @@ struct DiskCache::Impl {
       };
       if ((rc = sqlite3_exec(db, sql, store, out, nullptr)) != SQLITE_OK) return rc;
     }
-    if (objects != 0 && ours != kApplicationId) return SQLITE_AUTH;
+    if (objects != 0 && ours != kCacheApplicationId) return SQLITE_AUTH;
     if (objects != 0 && format != kFormat) return SQLITE_NOTADB;
-    if (!exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL", rc)) return rc;
+    if (objects == 0 && access == Access::kLook) return SQLITE_CANTOPEN;
+    sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, nullptr);
+    // Created before there is a log, so that the file itself says whose it is from the first moment on.
     if (objects == 0 && !create(rc)) return rc;
+    if (!exec("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL", rc)) return rc;
     if (!exec("CREATE TABLE IF NOT EXISTS uses(tbl TEXT PRIMARY KEY, hits INTEGER NOT NULL, misses INTEGER NOT NULL)",
               rc))
       return rc;
@@ -215,44 +220,70 @@ struct DiskCache::Impl {
 
   static bool is_corrupt(int rc) { return (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB; }
 
-  // Renames the file this connection had opened (whoever named it may want it back), unless another process has
-  // replaced it already.
-  void drop_file() {
+  // Sets aside the damaged file this connection had opened (whoever named it may want it back), unless another process
+  // has replaced it already. Returns false where the file is not known to be ours, or too many are aside.
+  bool drop_file() {
     close();
-    report(path, "corrupt or of another version; moved to .bad and recreated");
     const int lock = ::open((path + ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
     if (lock >= 0) flock(lock, LOCK_EX);
+    bool replaced = true;
     if (file_id(path) == opened) {
-      for (const char* suffix : {"-wal", "-shm"}) unlink((path + suffix).c_str());
-      if (std::rename(path.c_str(), (path + ".bad").c_str()) != 0) unlink(path.c_str());
+      const std::optional<std::string> aside = free_aside_name(path);
+      replaced = aside && identify_cache_file(path) == CacheFile::kOurs;
+      if (replaced) {
+        for (const char* suffix : {"-wal", "-shm"}) unlink((path + suffix).c_str());
+        replaced = std::rename(path.c_str(), aside->c_str()) == 0;
+        report(path, str("corrupt or of another version; moved to ", *aside, " and recreated"));
+      }
     }
     if (lock >= 0) ::close(lock);
+    return replaced;
   }
 
-  bool open() {
+  // Says once that there is no disk cache, and does not try again.
+  void give_up(bool loudly) {
+    hopeless = true;
+    if (!path.empty() && path == env::CACHEDB.get()) env::not_honoured("CACHEDB", problem);
+    else if (loudly) note_lines(str("tinygrad: [disk cache] ", problem, "\n"));
+    else report(path, problem);
+  }
+
+  // Opens the file. kUse makes it where there is none and replaces one of ours that is damaged; kLook does neither.
+  bool open(Access access) {
     forget_parent();
     if (db) return true;
     if (hopeless) return false;
+    if (path.empty()) {
+      if (access == Access::kUse) give_up(/*loudly=*/true);
+      return false;
+    }
+    problem.clear();
+    const CacheFile found = identify_cache_file(path);
+    if (found == CacheFile::kAbsent && access == Access::kLook) return false;
+    if (found == CacheFile::kForeign) return foreign(access);
     std::error_code ec;
-    if (const fs::path parent = fs::path(path).parent_path(); !parent.empty()) fs::create_directories(parent, ec);
-    int rc = open_once();
+    if (const fs::path parent = fs::path(path).parent_path(); !parent.empty() && found == CacheFile::kAbsent)
+      fs::create_directories(parent, ec);
+    int rc = open_once(access);
     // Switching to the write-ahead log needs exclusive access and does not wait for it.
     for (int i = 0; i < 100 && (rc & 0xff) == SQLITE_BUSY; i++) {
       close();
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      rc = open_once();
+      rc = open_once(access);
     }
-    if (is_corrupt(rc) && rebuilt++ < 3) {
-      drop_file();
-      rc = open_once();
-    }
+    if (is_corrupt(rc) && access == Access::kUse && rebuilt++ < 3 && drop_file()) rc = open_once(access);
     if (rc == SQLITE_OK) return true;
-    report(path,
-           rc == SQLITE_AUTH ? "not usable: a database of another program" : str("not usable: ", sqlite3_errstr(rc)));
-    if (path == env::CACHEDB.get())
-      env::not_honoured("CACHEDB", str("got ", path, ", which cannot be opened: ", sqlite3_errstr(rc)));
     close();
-    hopeless = (rc & 0xff) != SQLITE_BUSY;
+    if (rc == SQLITE_AUTH) return foreign(access);
+    problem = str("got ", path, ", which cannot be opened: ", sqlite3_errstr(rc));
+    if (access == Access::kLook) return false;
+    if ((rc & 0xff) != SQLITE_BUSY) give_up(/*loudly=*/false);
+    else report(path, problem);
+    return false;
+  }
+  bool foreign(Access access) {
+    problem = str("got ", path, ", expected a cache database of this library: the file is left as it is");
+    if (access == Access::kUse) give_up(/*loudly=*/true);
     return false;
   }
 
@@ -260,9 +291,10 @@ struct DiskCache::Impl {
   // operation.
   void failed(int rc, std::string_view doing) {
     if (is_corrupt(rc)) {
-      if (rebuilt++ < 3) return drop_file();
-      hopeless = true;
-      return close();
+      if (rebuilt++ < 3 && drop_file()) return;
+      close();
+      problem = str("got ", path, ", which is damaged: ", sqlite3_errstr(rc));
+      return give_up(/*loudly=*/false);
     }
     report(path, str(doing, ": ", sqlite3_errstr(rc)));
   }
@@ -291,6 +323,11 @@ DiskCache::DiskCache(std::string path, int64_t limit_bytes) : impl_(std::make_un
   impl_->path = std::move(path);
   impl_->limit = limit_bytes;
 }
+std::unique_ptr<DiskCache> DiskCache::without_file(std::string problem) {
+  auto out = std::make_unique<DiskCache>("");
+  out->impl_->problem = std::move(problem);
+  return out;
+}
 DiskCache::~DiskCache() {
   save_use();
   impl_->forget_parent();
@@ -298,7 +335,7 @@ DiskCache::~DiskCache() {
 
 std::optional<std::vector<uint8_t>> DiskCache::get(std::string_view table, std::string_view key) {
   std::lock_guard lock(impl_->mutex);
-  if (!impl_->open()) return std::nullopt;
+  if (!impl_->open(Impl::Access::kUse)) return std::nullopt;
   auto use = impl_->use.find(table);
   if (use == impl_->use.end()) use = impl_->use.emplace(table, Impl::Use{}).first;
   std::optional<std::vector<uint8_t>> found;
@@ -332,7 +369,7 @@ std::optional<std::vector<uint8_t>> DiskCache::get(std::string_view table, std::
 
 void DiskCache::put(std::string_view table, std::string_view key, std::span<const uint8_t> value) {
   std::lock_guard lock(impl_->mutex);
-  if (!impl_->open()) return;
+  if (!impl_->open(Impl::Access::kUse)) return;
   const std::string_view bytes(reinterpret_cast<const char*>(value.data()), value.size());
   const int rc = Bound(impl_->statements[Impl::kPut])
                      .text(table)
@@ -347,12 +384,12 @@ void DiskCache::put(std::string_view table, std::string_view key, std::span<cons
 
 void DiskCache::erase(std::string_view table, std::string_view key) {
   std::lock_guard lock(impl_->mutex);
-  if (impl_->open()) impl_->erase(table, key);
+  if (impl_->open(Impl::Access::kLook)) impl_->erase(table, key);
 }
 
 void DiskCache::clear(std::string_view table) {
   std::lock_guard lock(impl_->mutex);
-  if (!impl_->open()) return;
+  if (!impl_->open(Impl::Access::kLook)) return;
   const int rc = table.empty() ? Bound(impl_->statements[Impl::kClearAll]).step()
                                : Bound(impl_->statements[Impl::kClearTable]).text(table).step();
   if (rc != SQLITE_DONE) return impl_->failed(rc, "clear");
@@ -363,8 +400,12 @@ void DiskCache::clear(std::string_view table) {
 
 DiskCache::Info DiskCache::info() {
   std::lock_guard lock(impl_->mutex);
-  Info out{impl_->path, impl_->open(), 0, {}};
-  if (!out.usable) return out;
+  Info out{impl_->path, impl_->open(Impl::Access::kLook), impl_->problem, 0, {}};
+  if (!out.usable) {
+    if (out.problem.empty() && !(out.usable = can_be_created(impl_->path)))
+      out.problem = str("got ", impl_->path, ", which cannot be made: its folder cannot be written");
+    return out;
+  }
   Bound b(impl_->statements[Impl::kTables]);
   int rc;
   while ((rc = b.step()) == SQLITE_ROW)
@@ -399,7 +440,7 @@ void DiskCache::save_use() {
 std::vector<std::string> DiskCache::keys(std::string_view table) {
   std::lock_guard lock(impl_->mutex);
   std::vector<std::string> out;
-  if (!impl_->open()) return out;
+  if (!impl_->open(Impl::Access::kLook)) return out;
   int rc;
   {
     Bound b(impl_->statements[Impl::kKeys]);
@@ -413,6 +454,11 @@ std::vector<std::string> DiskCache::keys(std::string_view table) {
 namespace disk_cache {
 
 // One connection for each file that CACHEDB has named so far; never destroyed, so that exit handlers may still use it.
+static std::unique_ptr<DiskCache> at_default_place(int64_t limit) {
+  try {
+    return std::make_unique<DiskCache>((fs::path(cache_dir()) / "cache.db").string(), limit);
+  } catch (const FileError& e) { return DiskCache::without_file(e.what()); }
+}
 static DiskCache& of_process() {
   static std::mutex& mutex = *new std::mutex;
   static auto& open = *new std::map<std::string, std::unique_ptr<DiskCache>>;
@@ -423,9 +469,8 @@ static DiskCache& of_process() {
   std::lock_guard lock(mutex);
   std::unique_ptr<DiskCache>& cache = open[named];
   if (!cache) {
-    const int64_t mib = std::clamp<int64_t>(env::CACHE_LIMIT.get(), 1, INT64_MAX >> 20);
-    cache =
-        std::make_unique<DiskCache>(named.empty() ? (fs::path(cache_dir()) / "cache.db").string() : named, mib << 20);
+    const int64_t limit = std::clamp<int64_t>(env::CACHE_LIMIT.get(), 1, INT64_MAX >> 20) << 20;
+    cache = named.empty() ? at_default_place(limit) : std::make_unique<DiskCache>(named, limit);
   }
   return *cache;
 }

@@ -10,9 +10,10 @@
 
 namespace tg {
 
-/// A cache file. It never throws for disk failures: a location that cannot be written means an empty cache, a corrupt
-/// file is dropped and recreated, an entry whose checksum does not match is deleted (DEBUG=1 reports it). Safe to use
-/// from any thread and after fork().
+/// A cache file. It never throws for disk failures: a location that cannot be written means an empty cache, an entry
+/// whose checksum does not match is deleted (DEBUG=1 reports it). `get` and `put` make the file where there is none and
+/// set a damaged one of ours aside; nothing else does. A file that is no cache of this library is never changed: there
+/// is no cache then, and a message says so once. Safe to use from any thread and after fork().
 class DiskCache {
  public:
   struct TableInfo {
@@ -22,7 +23,8 @@ class DiskCache {
   };
   struct Info {
     std::string path;
-    bool usable = false;     ///< the file could be opened and is of our format
+    bool usable = false;     ///< the file is of our format, or does not exist and can be made
+    std::string problem;     ///< why it is not usable: "got PATH, expected ..."
     int64_t file_bytes = 0;  ///< size of the file and its write-ahead log
     std::vector<TableInfo> tables;
   };
@@ -31,6 +33,8 @@ class DiskCache {
   /// Opens nothing yet. When the stored bytes exceed `limit_bytes`, the least recently used entries are removed until
   /// half of it remains.
   explicit DiskCache(std::string path, int64_t limit_bytes = kDefaultLimit);
+  /// Returns a cache that stores nothing, because there is no place for its file: `problem` says why.
+  static std::unique_ptr<DiskCache> without_file(std::string problem);
   ~DiskCache();
   DiskCache(const DiskCache&) = delete;
   DiskCache& operator=(const DiskCache&) = delete;

@@ -3,14 +3,19 @@
 #include "tinygrad/base/paths.h"
 
 #include <dlfcn.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <ios>
 
 #include "tinygrad/base/contains.h"
+#include "tinygrad/base/error.h"
 
 namespace tg {
 namespace fs = std::filesystem;
@@ -22,6 +27,18 @@ static std::string env_or_empty(const char* name) {
   return v ? v : "";
 }
 
+/// Makes a folder in a directory that others can write to, or checks that the one there is this user's alone.
+static void make_private(const std::string& folder) {
+  const bool made = mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST;
+  TG_CHECK(FileError, made, "[cache] cannot create ", folder, ": ", std::strerror(errno));
+  struct stat info{};
+  TG_CHECK(FileError, lstat(folder.c_str(), &info) == 0, "[cache] ", folder, ": ", std::strerror(errno));
+  const bool writable_by_others = (info.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+  TG_CHECK(FileError, S_ISDIR(info.st_mode) && info.st_uid == geteuid() && !writable_by_others, "[cache] got ", folder,
+           " of user ", info.st_uid, " with mode ", std::oct, info.st_mode & 07777, std::dec,
+           ", expected a folder that only this user can write to; set HOME or XDG_CACHE_HOME");
+}
+
 std::string cache_dir() {
   if (std::string xdg = env_or_empty("XDG_CACHE_HOME"); !xdg.empty()) return (fs::path(xdg) / "tinygrad_cpp").string();
   if (std::string home = env_or_empty("HOME"); !home.empty())
@@ -29,7 +46,9 @@ std::string cache_dir() {
   std::error_code ec;
   fs::path tmp = fs::temp_directory_path(ec);
   if (ec) tmp = "/tmp";
-  return (tmp / ("tinygrad_cpp-" + std::to_string(getuid()))).string();
+  std::string folder = (tmp / str("tinygrad_cpp-", geteuid())).string();
+  make_private(folder);
+  return folder;
 }
 
 std::string source_data_dir() {

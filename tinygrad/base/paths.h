@@ -10,8 +10,10 @@ namespace tg {
 /// The library's version, "major.minor.patch".
 std::string_view version();
 
-/// Returns the folder for caches and downloads: $XDG_CACHE_HOME/tinygrad_cpp, else ~/.cache/tinygrad_cpp, else a
-/// per-user folder in the temporary directory. Not created here.
+/// Returns the folder for caches and downloads: $XDG_CACHE_HOME/tinygrad_cpp, else ~/.cache/tinygrad_cpp; these are not
+/// created here. Without HOME it is tinygrad_cpp-UID in the temporary directory, where any user may make a folder of
+/// that name: it is created with mode 0700, and one that is there must be this user's and writable by no other.
+/// Throws FileError otherwise: the cache holds machine code.
 std::string cache_dir();
 
 /// Returns the `data` folder of the source tree the library was built from; empty if it no longer exists.

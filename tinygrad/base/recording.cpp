@@ -70,7 +70,13 @@ class File {
  private:
   /// A process that still writes to a file of this name keeps it, without the name.
   bool open() {
-    path_ = default_path();
+    try {
+      path_ = default_path();
+    } catch (const FileError& e) {
+      env::not_honoured("VIZ", str(e.what(), "; nothing is recorded"));
+      failed_ = true;
+      return false;
+    }
     std::error_code none;
     // The cache folder is ours to make; a folder that somebody named is theirs.
     if (env::VIZ_FILE.get().empty())

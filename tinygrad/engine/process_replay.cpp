@@ -17,8 +17,10 @@ constexpr const char* kTable = "process_replay";
 std::map<std::string, std::pair<std::string, std::string>> captured(const std::string& path) {
   TG_CHECK(FileError, std::filesystem::exists(path), "[replay-compare] found no file ", path);
   DiskCache cache(path);
-  TG_CHECK(FileError, cache.info().usable, "[replay-compare] got ", path,
-           ", expected a cache file of a run with CAPTURE_PROCESS_REPLAY=1");
+  const DiskCache::Info info = cache.info();
+  TG_CHECK(FileError, info.usable, "[replay-compare] ", info.problem);
+  TG_CHECK(FileError, info.file_bytes > 0, "[replay-compare] got ", path,
+           ", which is empty, expected a cache file of a run with CAPTURE_PROCESS_REPLAY=1");
   std::map<std::string, std::pair<std::string, std::string>> out;
   for (const std::string& key : cache.keys(kTable)) {
     const auto bytes = cache.get(kTable, key);
