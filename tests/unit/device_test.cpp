@@ -5,12 +5,19 @@
 
 #include <algorithm>
 #include <functional>
+#include <future>
+#include <memory>
 #include <set>
+#include <thread>
 
 #include "helpers/error_text.h"
+#include "temp_dir.h"
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/error.h"
+#include "tinygrad/runtime/buffer.h"
 #include "tinygrad/runtime/cpu_detect.h"
+#include "tinygrad/runtime/device_registry.h"
+#include "tinygrad/runtime/held_device.h"
 #include "tinygrad/runtime/host_compilers.h"
 
 namespace tg {
@@ -39,6 +46,47 @@ TEST(Device, OpensOnce) {
   EXPECT_EQ(std::count(opened.begin(), opened.end(), &Device::get("CPU")), 1);
   Device::synchronize();
   Device::synchronize("CPU");
+}
+
+TEST(Device, FilesAreHeldByWhoUsesThem) {
+  const testing::TempDir dir;
+  const auto name = [&](int i) { return "DISK:" + dir / std::to_string(i); };
+  BufferRef kept = Buffer::create(name(0), 4, dtypes::uint8);
+  kept->ensure_allocated();
+  Device* device = &kept->device();
+  for (int i = 1; i < 3000; i++) Buffer::create(name(i), 4, dtypes::uint8);
+  EXPECT_EQ(&Device::get(name(0)), device) << "one object while somebody uses it";
+  const std::weak_ptr<Device> first = hold_device(name(0)), other = hold_device(name(1));
+  EXPECT_TRUE(other.expired());
+  Device& latest = Device::get(name(2));
+  EXPECT_EQ(latest.name(), name(2));
+  EXPECT_EQ(&Device::get(name(2)), &latest);
+  EXPECT_FALSE(first.expired());
+  const BufferRef part = kept->view(2, dtypes::uint8, 1);
+  kept.reset();
+  EXPECT_FALSE(first.expired()) << "a view of the buffer is there";
+  EXPECT_EQ(part->device_name(), name(0));
+}
+
+TEST(Device, OpeningOneKeepsNoOtherWaiting) {
+  static std::promise<void> opening, go;
+  register_device({.name = "SLOWLY",
+                   .open = [](const std::string&) -> std::unique_ptr<Device> {
+                     opening.set_value();
+                     go.get_future().wait();
+                     throw DeviceError("nothing there");
+                   },
+                   .describe = [] { return std::string("a device that takes long to open, for a test"); },
+                   .order = 999});
+  std::thread slow([] { EXPECT_THROW(Device::get("SLOWLY"), DeviceError); });
+  opening.get_future().wait();
+  std::thread others([] {
+    Device::get("CPU");
+    Device::get("CPU:17");  // is opened meanwhile
+    go.set_value();
+  });
+  others.join();
+  slow.join();
 }
 
 TEST(Device, NamesOfOlderVersions) {

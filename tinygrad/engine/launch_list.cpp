@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "tinygrad/base/env.h"
+#include "tinygrad/base/host_faults.h"
 #include "tinygrad/base/profile.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/device_timer.h"
@@ -255,9 +256,11 @@ void LaunchList::run(size_t begin, size_t end, Cancellation::Hold& hold, const c
 }
 
 void LaunchList::run(size_t begin, size_t end, Cancellation::Hold& hold, const char* what, bool direct) const {
+  const HostFaultWatch faults;
   InFlight exchanges(*this);
   run(begin, end, hold, what, direct, exchanges);
   exchanges.wait_all();
+  faults.check();
 }
 
 /// Keeps `pending` the queue with the latest commands, and hands those of another one before it to their device.

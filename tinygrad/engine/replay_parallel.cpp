@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tinygrad/base/host_faults.h"
 #include "tinygrad/engine/launch_batches.h"
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/runtime/device.h"
@@ -73,6 +74,7 @@ void Replay::run_concurrently(LaunchGroup& g, int threads, Cancellation::Hold& h
   if (g.begin <= list_.irreversible && list_.irreversible < g.end) hold.begin();
   void* const* handles = list_.handles.data();
   const int64_t* values = list_.values.data();
+  const HostFaultWatch faults;
   g.graph.run(ThreadPool::global(), threads, [&](uint32_t task) {
     for (uint32_t i : g.tasks[task]) {
       if (stoppable && stop.requested()) return;
@@ -81,6 +83,7 @@ void Replay::run_concurrently(LaunchGroup& g, int threads, Cancellation::Hold& h
     }
   });
   if (stoppable) Cancellation::check("replay");
+  faults.check();
 }
 
 }  // namespace tg

@@ -6,10 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/host_faults.h"
 
 namespace tg::io {
 namespace {
@@ -57,11 +59,13 @@ class Replacement {
   Replacement(const std::filesystem::path& path, bool unnamed, std::string_view op) : path_(path), op_(op) {
     std::string folder = path.parent_path().string();
     if (folder.empty()) folder = ".";
-    if (unnamed) file_.fd = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644);
-    if (file_.fd >= 0) return;
-    part_ = path.string() + ".XXXXXX";
-    file_.fd = ::mkostemp(part_.data(), O_CLOEXEC);
-    TG_CHECK(FileError, file_.fd >= 0, "[", op, "] ", path.string(), ": cannot be written: ", std::strerror(errno));
+    // A new file has the rights the umask leaves; one that replaces another has those of the other, from the start.
+    struct stat before{};
+    const bool replaces = ::stat(path.c_str(), &before) == 0 && S_ISREG(before.st_mode);
+    const mode_t mode = replaces ? 0600 : 0666;
+    if (unnamed) file_.fd = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+    if (file_.fd < 0) open_named(mode);
+    if (replaces) ::fchmod(file_.fd, before.st_mode & 0777);
   }
   ~Replacement() {
     if (!part_.empty()) ::unlink(part_.c_str());
@@ -82,18 +86,31 @@ class Replacement {
   }
   /// Gives the file its name.
   void commit() {
-    ::fchmod(file_.fd, 0644);
     if (part_.empty()) link();
     if (::rename(part_.c_str(), path_.c_str()) != 0) fail("rename");
     part_.clear();
   }
 
  private:
+  /// Returns a name next to the file that no other part of it has: numbered in this process.
+  std::string new_name() const {
+    static std::atomic<uint64_t> number{0};
+    return str(path_.string(), ".", ::getpid(), ".", number++);
+  }
+  void open_named(mode_t mode) {
+    for (int i = 0; file_.fd < 0; i++) {
+      std::string name = new_name();
+      file_.fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+      TG_CHECK(FileError, file_.fd >= 0 || (errno == EEXIST && i < 1000), "[", op_, "] ", path_.string(),
+               ": cannot be written: ", std::strerror(errno));
+      if (file_.fd >= 0) part_ = std::move(name);
+    }
+  }
   /// Names an unnamed file, so that it can be renamed over the old one.
   void link() {
     const std::string self = str("/proc/self/fd/", file_.fd);
     for (int i = 0;; i++) {
-      std::string name = str(path_.string(), ".", ::getpid(), ".", i);
+      std::string name = new_name();
       if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
         part_ = std::move(name);
         return;
@@ -145,7 +162,11 @@ MappedFile map_file(const std::filesystem::path& path, std::string_view op) {
   if (size == 0) return {};
   void* at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.fd, 0);
   TG_CHECK(FileError, at != MAP_FAILED, "[", op, "] ", path.string(), ": ", std::strerror(errno));
-  return {{static_cast<uint8_t*>(at), size}, std::shared_ptr<void>(at, [size](void* p) { ::munmap(p, size); })};
+  auto guard = std::make_shared<GuardedMapping>(at, size);
+  return {{static_cast<uint8_t*>(at), size}, std::shared_ptr<void>(at, [size, guard](void* p) mutable {
+            guard.reset();
+            ::munmap(p, size);
+          })};
 }
 
 }  // namespace tg::io

@@ -12,7 +12,8 @@ namespace tg::io {
 /// Returns the bytes of a regular file. Throws FileError when it cannot be read, FormatError when it holds more than
 /// `max_bytes`.
 std::vector<uint8_t> read_file(const std::filesystem::path& path, uint64_t max_bytes);
-/// Writes a temporary file next to `path` and renames it. Throws FileError prefixed with `[op]`, the function the user
+/// Writes a temporary file next to `path` and renames it. A new file has the rights that the umask leaves, one that
+/// replaces another keeps the rights of that. Throws FileError prefixed with `[op]`, the function the user
 /// called.
 void write_file_atomic(const std::filesystem::path& path, std::span<const uint8_t> bytes,
                        std::string_view op = "write_file");
@@ -26,8 +27,9 @@ void write_file_atomic(const std::filesystem::path& path, std::span<const std::s
 void write_file_durable(const std::filesystem::path& path, std::span<const std::span<const uint8_t>> parts,
                         std::string_view op = "write_file");
 
-/// A file mapped into memory, read from the disk when touched. Writes change this process's copy only. The file must
-/// not become shorter meanwhile; replacing it by a new one is fine.
+/// A file mapped into memory, read from the disk when touched. Writes change this process's copy only. Replacing the
+/// file by a new one is fine. One that is rewritten in place shows the new bytes where nothing was touched yet; of one
+/// that became shorter, what is missing reads as zeros, and HostFaultWatch (base/host_faults.h) tells.
 struct MappedFile {
   std::span<uint8_t> bytes;
   std::shared_ptr<void> owner;  ///< keeps the mapping

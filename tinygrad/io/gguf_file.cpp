@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/host_faults.h"
 #include "tinygrad/io/file.h"
 #include "tinygrad/io/ggml_dequantize.h"
 #include "tinygrad/io/gguf.h"
@@ -55,6 +56,7 @@ struct GgufFile::Parts {
 };
 
 GgufFile GgufFile::open(const std::filesystem::path& path) {
+  const HostFaultWatch faults;
   auto all = std::make_shared<Parts>();
   all->add(map_file(path, "gguf"), path.string());
   const uint64_t count = split_count(all->metadata());
@@ -77,6 +79,7 @@ GgufFile GgufFile::open(const std::filesystem::path& path) {
     all->metadata().integer_or("split.tensors.count", tensors, tensors, tensors);
   }
   all->complete();
+  faults.check();
   GgufFile out;
   out.parts_ = std::move(all);
   return out;

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/host_faults.h"
 #include "tinygrad/io/file.h"
 #include "tinygrad/io/safetensors.h"
 
@@ -95,7 +96,9 @@ std::filesystem::path file_of(const std::filesystem::path& path) {
 }  // namespace
 
 StateDict safe_load(const ByteSource& source) {
+  const HostFaultWatch faults;
   const io::Safetensors contents = io::parse_safetensors(source.bytes(), source.bytes().size(), source.name());
+  faults.check();
   StateDict out;
   for (const io::SafetensorsEntry& e : contents.entries)
     out.emplace_back(e.name,

@@ -9,7 +9,9 @@
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/host_faults.h"
 #include "tinygrad/runtime/device.h"
+#include "tinygrad/runtime/held_device.h"
 #include "tinygrad/runtime/transfers.h"
 #include "tinygrad/runtime/write_watch.h"
 #include "tinygrad/uop/uop.h"
@@ -36,7 +38,13 @@ Buffer::Buffer(Private, Device& device, int64_t size, DType dtype, int64_t nbyte
 
 BufferRef Buffer::create(std::string_view device, int64_t size, DType dtype) {
   const int64_t nbytes = checked_bytes(size, dtype, "buffer");
-  return std::make_shared<Buffer>(Private{}, Device::get(device), size, dtype, nbytes);
+  std::shared_ptr<Device> held = hold_device(device);
+  if (held->computes()) return std::make_shared<Buffer>(Private{}, *held, size, dtype, nbytes);
+  Device& file = *held;
+  return BufferRef(new Buffer(Private{}, file, size, dtype, nbytes), [held = std::move(held)](Buffer* b) mutable {
+    delete b;
+    held.reset();
+  });
 }
 
 BufferRef Buffer::from_external(std::string_view device, void* handle, int64_t size, DType dtype,
@@ -162,7 +170,9 @@ void Buffer::copy_in(std::span<const std::byte> bytes) {
   check_writable("copy_in");
   const MemoryPlace at = place();
   write_watch::note(*this);
+  const HostFaultWatch faults;
   if (nbytes_) device_->transfers().copy_in(at, bytes.data(), bytes.size());
+  faults.check();
 }
 
 void Buffer::copy_out(std::span<std::byte> bytes) {
@@ -171,7 +181,9 @@ void Buffer::copy_out(std::span<std::byte> bytes) {
   TG_CHECK(DeviceError, is_allocated() || device_->has_contents() || nbytes_ == 0, "[copy_out] got a buffer of ",
            nbytes_, " bytes on ", device_name(), " that was never written");
   const MemoryPlace at = place();
+  const HostFaultWatch faults;
   if (nbytes_) device_->transfers().copy_out(bytes.data(), at, bytes.size());
+  faults.check();
 }
 
 void Buffer::copy_from(Buffer& source) {

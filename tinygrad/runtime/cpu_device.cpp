@@ -4,6 +4,7 @@
 #include "tinygrad/base/cancellation.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/host_faults.h"
 #include "tinygrad/base/system_memory.h"
 #include "tinygrad/runtime/builtin_devices.h"
 #include "tinygrad/runtime/elf_loader.h"
@@ -20,12 +21,14 @@ class CpuExecutable final : public Executable {
 
   void launch(const LaunchArgs& args) override {
     if (const Cancellation stop = Cancellation::current()) return launch_stoppable(args, stop);
-    if (args.thread_extent <= 1 || args.max_threads == 1)
-      return kernel_(args.buffers, args.vars, 0, args.thread_extent);
+    const HostFaultWatch faults;
     const int threads = args.max_threads > 0 ? args.max_threads : env::num_cpu_threads();
-    ThreadPool::global().parallel_for(
-        0, args.thread_extent, 1, [&](int64_t begin, int64_t end) { kernel_(args.buffers, args.vars, begin, end); },
-        threads);
+    if (args.thread_extent <= 1 || args.max_threads == 1) kernel_(args.buffers, args.vars, 0, args.thread_extent);
+    else
+      ThreadPool::global().parallel_for(
+          0, args.thread_extent, 1, [&](int64_t begin, int64_t end) { kernel_(args.buffers, args.vars, begin, end); },
+          threads);
+    faults.check();
   }
   HostKernel host_kernel() const override { return kernel_; }
 
@@ -34,6 +37,7 @@ class CpuExecutable final : public Executable {
   void launch_stoppable(const LaunchArgs& args, Cancellation stop) {
     constexpr int64_t kParts = 64;
     const int64_t part = std::max<int64_t>(1, args.thread_extent / kParts);
+    const HostFaultWatch faults;
     const int threads = args.max_threads > 0 ? args.max_threads : env::num_cpu_threads();
     const auto work = [&](int64_t begin, int64_t end) {
       for (; begin < end && !stop.requested(); begin += part)
@@ -43,6 +47,7 @@ class CpuExecutable final : public Executable {
     else if (threads == 1) work(0, args.thread_extent);
     else ThreadPool::global().parallel_for(0, args.thread_extent, 1, work, threads);
     Cancellation::check("realize");
+    faults.check();
   }
 
   std::shared_ptr<ElfImage> image_;

@@ -9,6 +9,7 @@
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/registry.h"
 #include "tinygrad/runtime/builtin_devices.h"
+#include "tinygrad/runtime/held_device.h"
 #include "tinygrad/runtime/transfers.h"
 #include "tinygrad/runtime/world/world.h"
 #include "tinygrad/target/program.h"
@@ -89,10 +90,17 @@ std::string first_gpu() {
   throw DeviceError("[device] found no GPU (" + reasons + ")");
 }
 
-/// The devices opened so far.
+/// A device, once it is open. It is opened under a lock of its own: that may take seconds, or wait for a slow disk.
+struct OpenedDevice {
+  std::mutex opening;
+  std::shared_ptr<Device> device;  // written under the lock of all and under `opening`
+};
+
+/// The devices opened so far. Those with paths may be many: they are held by who uses them.
 struct OpenedDevices {
   std::shared_mutex mutex;
-  std::map<std::string, std::unique_ptr<Device>, std::less<>> devices;
+  std::map<std::string, std::shared_ptr<OpenedDevice>, std::less<>> devices;
+  std::map<std::string, std::weak_ptr<Device>, std::less<>> of_paths;
   std::vector<Device*> order;
 };
 OpenedDevices& opened_devices() {
@@ -100,11 +108,53 @@ OpenedDevices& opened_devices() {
   return *instance;
 }
 
-Device* find_opened(std::string_view name) {
+std::shared_ptr<Device> find_opened(std::string_view name) {
   OpenedDevices& r = opened_devices();
   std::shared_lock lock(r.mutex);
-  auto it = r.devices.find(name);
-  return it == r.devices.end() ? nullptr : it->second.get();
+  if (const auto it = r.devices.find(name); it != r.devices.end()) return it->second->device;
+  const auto it = r.of_paths.find(name);
+  return it == r.of_paths.end() ? nullptr : it->second.lock();
+}
+
+std::shared_ptr<Device> open_device(const std::string& name, const DeviceKind& kind) {
+  try {
+    TG_CHECK(DeviceError, kind.open, "this build has none");
+    return kind.open(name);
+  } catch (const DeviceError&) {
+    check_available(name, kind);
+    throw;
+  }
+}
+
+/// Returns the device of a path, which opens nothing yet: one object for all that use it at a time.
+std::shared_ptr<Device> device_of_path(const std::string& name, const DeviceKind& kind) {
+  std::shared_ptr<Device> made = open_device(name, kind);
+  OpenedDevices& r = opened_devices();
+  const std::unique_lock lock(r.mutex);
+  std::weak_ptr<Device>& known = r.of_paths[name];
+  if (std::shared_ptr<Device> other = known.lock()) return other;
+  known = made;
+  constexpr size_t kPerLook = 1024;
+  if (r.of_paths.size() % kPerLook == 0) std::erase_if(r.of_paths, [](const auto& d) { return d.second.expired(); });
+  return made;
+}
+
+std::shared_ptr<Device> device_of_kind(const std::string& name, const DeviceKind& kind) {
+  OpenedDevices& r = opened_devices();
+  std::shared_ptr<OpenedDevice> slot;
+  {
+    const std::unique_lock lock(r.mutex);
+    std::shared_ptr<OpenedDevice>& known = r.devices[name];
+    if (!known) known = std::make_shared<OpenedDevice>();
+    slot = known;
+  }
+  const std::lock_guard opening(slot->opening);
+  if (slot->device) return slot->device;
+  std::shared_ptr<Device> made = open_device(name, kind);
+  const std::unique_lock lock(r.mutex);
+  slot->device = made;
+  r.order.push_back(made.get());
+  return made;
 }
 
 }  // namespace
@@ -216,31 +266,22 @@ void check_setting(const DeviceKind& kind) {
 
 }  // namespace
 
-Device& Device::get(std::string_view name) {
-  if (Device* d = find_opened(name)) return *d;  // names in tensors are canonical already
-  const std::string full = canonical(name);
+std::shared_ptr<Device> hold_device(std::string_view name) {
+  if (std::shared_ptr<Device> d = find_opened(name)) return d;  // names in tensors are canonical already
+  const std::string full = Device::canonical(name);
   TG_CHECK(DeviceError, !is_device_list(full), "[device] got ", full, ", expected one device");
-  if (Device* d = find_opened(full)) return *d;
+  if (std::shared_ptr<Device> d = find_opened(full)) return d;
   const DeviceKind& kind = *find_kind(std::string_view(full).substr(0, full.find(':')));
   check_setting(kind);
-  OpenedDevices& r = opened_devices();
-  std::unique_lock lock(r.mutex);
-  auto& slot = r.devices[full];
-  if (!slot) {
-    try {
-      TG_CHECK(DeviceError, kind.open, "this build has none");
-      slot = kind.open(full);
-    } catch (const DeviceError&) {
-      r.devices.erase(full);
-      check_available(full, kind);
-      throw;
-    } catch (...) {
-      r.devices.erase(full);
-      throw;
-    }
-    r.order.push_back(slot.get());
-  }
-  return *slot;
+  return kind.takes_path ? device_of_path(full, kind) : device_of_kind(full, kind);
+}
+
+Device& Device::get(std::string_view name) {
+  thread_local std::shared_ptr<Device> latest;  // of a path: nobody else may hold it
+  std::shared_ptr<Device> d = hold_device(name);
+  Device& device = *d;
+  if (!device.computes()) latest = std::move(d);
+  return device;
 }
 
 std::string Device::default_name() {

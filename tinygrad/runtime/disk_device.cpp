@@ -8,9 +8,11 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/host_faults.h"
 #include "tinygrad/runtime/builtin_devices.h"
 
 namespace tg {
@@ -81,8 +83,15 @@ class DiskAllocator final : public Allocator {
     struct stat info{};
     TG_CHECK(FileError, fstat(fd.get(), &info) == 0 && static_cast<uint64_t>(info.st_size) >= it->second.bytes,
              "[disk] ", path_, " has shrunk to ", info.st_size, " bytes, expected ", it->second.bytes);
-    void* block = mmap(it->first, it->second.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd.get(), 0);
-    TG_CHECK(FileError, block != MAP_FAILED, "[disk] cannot map ", path_, " for writing: ", std::strerror(errno));
+    // Mapped elsewhere and moved, so that a failure leaves what is there: a fixed mapping may leave a hole.
+    const size_t bytes = it->second.bytes;
+    void* fresh = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    TG_CHECK(FileError, fresh != MAP_FAILED, "[disk] cannot map ", path_, " for writing: ", std::strerror(errno));
+    if (mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, it->first) == MAP_FAILED) {
+      const int error = errno;
+      munmap(fresh, bytes);
+      throw FileError(str("[disk] cannot map ", path_, " for writing: ", std::strerror(error)));
+    }
     it->second.writable = true;
   }
   void* host_pointer(void* block) const override { return block; }
@@ -91,14 +100,16 @@ class DiskAllocator final : public Allocator {
   struct Mapping {
     size_t bytes;
     bool writable;
+    std::unique_ptr<GuardedMapping> guard;
   };
 
   void* map(int fd, size_t bytes, bool writable) {
     void* block = mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
     TG_CHECK(FileError, block != MAP_FAILED, "[disk] cannot map ", bytes, " bytes of ", path_, ": ",
              std::strerror(errno));
+    auto guard = std::make_unique<GuardedMapping>(block, bytes);
     std::lock_guard lock(mutex_);
-    mappings_[static_cast<char*>(block)] = {bytes, writable};
+    mappings_[static_cast<char*>(block)] = {bytes, writable, std::move(guard)};
     return block;
   }
 

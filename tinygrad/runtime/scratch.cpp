@@ -3,8 +3,7 @@
 
 #include <sys/mman.h>
 
-#include <cstdio>
-#include <cstdlib>
+#include "tinygrad/base/host_faults.h"
 
 namespace tg {
 namespace {
@@ -27,8 +26,10 @@ struct Scratch {
     mapping = mmap(nullptr, static_cast<size_t>(mapped), PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapping == MAP_FAILED) {
-      std::fprintf(stderr, "tinygrad: no memory for %lld bytes of scratch memory\n", static_cast<long long>(wanted));
-      std::abort();
+      mapping = nullptr;
+      mapped = 0;
+      host_faults::note_scratch(wanted);
+      return;
     }
     const auto first = reinterpret_cast<uintptr_t>(mapping);
     memory = reinterpret_cast<void*>((first + static_cast<uintptr_t>(kHugePage) - 1) &

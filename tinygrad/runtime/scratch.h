@@ -5,8 +5,8 @@
 namespace tg {
 
 /// Returns memory of the calling thread, page-aligned, of at least `bytes`; previous contents are lost. It stays until
-/// a larger block is requested or the thread ends. Ends the process when there is no memory (a kernel has no way to
-/// fail); panels are smaller than a second-level cache.
+/// a larger block is requested or the thread ends. Returns nullptr when there is no memory: a kernel then returns at
+/// once, and whoever launched it finds out by HostFaultWatch (base/host_faults.h).
 void* thread_scratch(int64_t bytes);
 
 }  // namespace tg

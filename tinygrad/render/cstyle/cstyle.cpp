@@ -506,6 +506,7 @@ void CStyleWriter::declare_buffers() {
   if (of_thread) {
     helpers_ += "void* tg_scratch(long bytes) __attribute__((malloc));\n";
     line(str(memory_type(dtypes::uint8), "* scratch = tg_scratch(", of_thread, ");"));
+    line("if (!scratch) return;");
   }
   for (const Inst& in : view_.insts()) {
     UOp u = in.u;

@@ -117,6 +117,11 @@ void LlvmWriter::entry() {
       entry_ += "  %dummy = alloca i64, align 8\n  store i64 0, ptr %dummy\n";
     }
   }
+  if (!of_thread) return;
+  // Behind all alloca: those that LLVM promotes to registers stand in the first block.
+  entry_ += "  %missing = icmp eq ptr %scratch, null\n  br i1 %missing, label %scratch.none, label %scratch.ready\n";
+  entry_ += "scratch.none:\n  ret void\nscratch.ready:\n";
+  label_ = "scratch.ready";
 }
 
 std::string LlvmWriter::from_memory(const std::string& v, DType d, int lanes) {
