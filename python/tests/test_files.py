@@ -1,9 +1,12 @@
 """Files of tensors beside the libraries that define them: torch.save, numpy.save, zipfile, tarfile, safetensors."""
+import argparse
 import collections
+import enum
 import gzip
 import io
 import json
 import os
+import pathlib
 import pickle
 import struct
 import tarfile
@@ -188,7 +191,7 @@ def test_torch_from_a_tensor_of_bytes(save):
 ])
 def test_torch_refused_by_name(save, make, reason):
   path = save({"ok": torch.zeros(2), "x": make()})
-  with pytest.raises(tinygrad_cpp.FormatError, match=reason) as e: state.torch_load(path)
+  with pytest.raises(tinygrad_cpp.FormatError, match=reason) as e: state.torch_load(path, keep_opaque=False)
   assert "byte" in str(e.value) and str(path) in str(e.value)
 
 
@@ -198,20 +201,82 @@ class Runs:
 
 def test_torch_nothing_is_run(save, tmp_path):
   path = save({"x": Runs()})
-  with pytest.raises(tinygrad_cpp.FormatError, match="posix.system"): state.torch_load(path)
-  with pytest.raises(tinygrad_cpp.FormatError, match="posix.system"):
+  with pytest.raises(tinygrad_cpp.FormatError, match="posix.system"): state.torch_load(path, keep_opaque=False)
+  with pytest.raises(tinygrad_cpp.FormatError, match="posix.system as a whole"):
     state.torch_load(Tensor(pickle.dumps(0x1950a86a20f9469cfc6c, 2) + pickle.dumps(1001, 2) +
                             pickle.dumps({"little_endian": True}, 2) + pickle.dumps(Runs(), 2)))
-  assert state.torch_load(path, keep_opaque=True)["x"] == "<posix.system>"
+  assert state.torch_load(path)["x"] == "<posix.system>"
   assert not os.path.exists("/tmp/should_not_be_there")
 
 
-def test_torch_opaque_objects(save):
-  import argparse
-  path = save({"args": argparse.Namespace(lr=0.1), "t": torch.arange(2.)})
-  with pytest.raises(tinygrad_cpp.FormatError, match="argparse.Namespace"): state.torch_load(path)
-  got = state.torch_load(path, keep_opaque=True)
-  assert got["args"] == "<argparse.Namespace>" and got["t"].tolist() == [0, 1]
+class Node:
+  """An object that knows what it is part of, as those of configuration libraries do."""
+  def __init__(self, parent=None): self.parent, self.child = parent, None if parent else Node(self)
+
+
+class Color(enum.Enum): RED = 1
+
+
+class Ordered(collections.OrderedDict): pass
+
+
+def test_torch_objects_of_other_libraries_are_skipped(save, capfd):
+  path = save({"args": argparse.Namespace(lr=0.1, z=torch.zeros(2, dtype=torch.complex64)), "config": Node(),
+               "kind": Color.RED, Color.RED: 3, "path": pathlib.PurePosixPath("a/b"), "lr": np.float64(0.5),
+               "rng": np.arange(3), "t": torch.arange(2.), "own": Ordered(w=torch.ones(1))})
+  capfd.readouterr()
+  got = state.torch_load(path)
+  said = capfd.readouterr().err
+  assert got["t"].tolist() == [0, 1] and got["lr"] == 0.5 and got["rng"].tolist() == [0, 1, 2]
+  assert got["args"] == "<argparse.Namespace>" and got["config"] == f"<{__name__}.Node>"
+  assert got["kind"] == f"<{__name__}.Color>"
+  assert said.count("\n") == 1 and f"[torch_load] {path}: left out objects of " in said
+  for name in ("argparse.Namespace", f"{__name__}.Node", f"{__name__}.Color", f"{__name__}.Ordered"):
+    assert name in said
+  with pytest.raises(tinygrad_cpp.FormatError, match="which is not among those"):
+    state.torch_load(path, keep_opaque=False)
+
+
+def test_torch_whole_module(save):
+  with pytest.raises(tinygrad_cpp.FormatError, match="an object of torch.nn.modules.linear.Linear as a whole"):
+    state.torch_load(save(torch.nn.Linear(2, 2)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.int64, torch.int16, torch.bool])
+def test_torch_big_endian(tmp_path, dtype):
+  """torch reads such files as well, which is the oracle."""
+  little, path = tmp_path / "little.pt", tmp_path / "big.pt"
+  t = (torch.arange(24) % 7 - 3).to(dtype)
+  torch.save({"t": t, "view": t.reshape(4, 6)[1:, ::2].T}, little)
+  with zipfile.ZipFile(little) as z, zipfile.ZipFile(path, "w") as y:
+    for n in z.namelist():
+      data = z.read(n)
+      if n.endswith("byteorder"): data = b"big"
+      if "/data/" in n: data = np.frombuffer(data, f"V{t.element_size()}").view(np.uint8).reshape(
+          -1, t.element_size())[:, ::-1].tobytes()
+      y.writestr(n, data)
+  got, want = state.torch_load(path), torch.load(path)
+  for k, v in want.items(): same(got[k], v)
+  same(got["t"], t)
+
+
+def test_torch_tied_weights_stay_tied(save):
+  a = torch.arange(6.).reshape(2, 3)
+  got = state.torch_load(save({"embed": a, "head": a, "row": a[1], "all": a.reshape(-1)}))
+  got["embed"].assign(got["embed"] * 10).realize()
+  assert got["head"].tolist() == [[0, 10, 20], [30, 40, 50]]
+  assert got["row"].tolist() == [30, 40, 50] and got["all"].tolist() == [0, 10, 20, 30, 40, 50]
+
+
+def test_torch_copies_are_counted(tmp_path):
+  n, calls = 200000, 2000
+  p = (b"\x80\x02c__builtin__\nset\nq\x010]q\x02(" + b"N" * n + b"e0h\x02\x85q\x030" + b"h\x01h\x03R0" * calls + b"}.")
+  with zipfile.ZipFile(tmp_path / "x.pt", "w") as z: z.writestr("a/data.pkl", p)
+  assert state.torch_load(tmp_path / "x.pt") == {}  # nothing that is not part of the result is made
+  with zipfile.ZipFile(tmp_path / "x.pt", "w") as z:
+    z.writestr("a/data.pkl", p[:p.index(b"h\x01h\x03R0")] + b"]q\x04(" + b"h\x01h\x03R" * calls + b"e.")
+  with pytest.raises(tinygrad_cpp.FormatError, match="more copies of objects than 33554432 bytes"):
+    state.torch_load(tmp_path / "x.pt")
 
 
 def test_torch_tar_format(tmp_path):

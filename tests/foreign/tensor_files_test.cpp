@@ -2,7 +2,9 @@
 /// is run, and limits hold before memory is taken.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <bit>
 #include <fstream>
 
 #include "temp_dir.h"
@@ -88,6 +90,11 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"pickle/bad_nested", "got objects nested more than 200 deep"},
         Refusal{"pickle/bad_nested_tuples", "got objects nested more than 200 deep"},
         Refusal{"pickle/bad_memo_huge", "got the memo's entry 4294967295"},
+        Refusal{"torch/bad_copies_set", "got more copies of objects than 33554432 bytes and 8 times the pickle's"},
+        Refusal{"torch/bad_copies_size", "got more copies of objects than 33554432 bytes"},
+        Refusal{"torch/bad_copies_dictionary", "got more copies of objects than 33554432 bytes"},
+        Refusal{"torch/bad_copies_pairs", "got more copies of objects than 33554432 bytes"},
+        Refusal{"torch/bad_copies_text", "got more copies of objects than 33554432 bytes"},
         Refusal{"pickle/bad_cycle", "got an object that contains itself"},
         // two readings of one file
         Refusal{"zip/bad_twice", "got two entries called a"},
@@ -107,6 +114,10 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"npy/bad_call", "byte 10: got a header that is no dictionary"},
         Refusal{"torch/bad_system", "byte 42: got the name posix.system"},
         Refusal{"torch/bad_from_type_of_itself", "got a tensor that is made by itself"},
+        Refusal{"torch/bad_opaque", "got the name lib.Config, which is not among those"},
+        Refusal{"torch/bad_opaque_root", "got the name lib.Net"},
+        Refusal{"torch/bad_byteorder", "got byte order 'bigger', expected little or big"},
+        Refusal{"torch/bad_bytes_in_big_endian", "got a tensor of float32 in a storage of bytes in a big-endian file"},
         Refusal{"torch/bad_codec", "got the codec rot13, expected latin1"},
         Refusal{"torch/bad_latin1", "got a text for latin1 with other characters"},
         Refusal{"torch/bad_quantized_tensor", "got a quantized tensor (torch._utils._rebuild_qtensor)"}),
@@ -186,7 +197,53 @@ TEST(TorchLoad, SharedPartsDoNotMultiply) {
   const nn::TorchValue v = nn::torch_load_value(path);  // 101 objects
   EXPECT_EQ(v.size(), 2u);
   EXPECT_EQ(v[0].id(), v[1].id());
-  EXPECT_THAT([&] { v.state_dict(); }, ::testing::ThrowsMessage<FormatError>(HasSubstr("counting shared ones")));
+  EXPECT_THAT([&] { v.state_dict(); }, ::testing::ThrowsMessage<FormatError>(HasSubstr("or names of more than")));
+}
+
+TEST(TorchLoad, LongNamesDoNotMultiply) {
+  const TempDir dir;
+  std::string content("\x80\2}X", 4);  // {"x" * 60000: [(), (), ...]}
+  const uint32_t length = 60000;
+  content.append(reinterpret_cast<const char*>(&length), sizeof length).append(length, 'x');
+  content += "](" + std::string(5000, ')') + "es.";
+  const nn::TorchValue v = nn::torch_load_value(torch_file(dir, content));
+  EXPECT_EQ(v.entry(0).second.size(), 5000u);
+  EXPECT_THAT([&] { v.state_dict(); }, ::testing::ThrowsMessage<FormatError>(HasSubstr("or names of more than")));
+}
+
+TEST(TorchLoad, ObjectsOfOtherLibrariesAreSkippedByName) {
+  const TempDir dir;
+  const auto load = [&](const char* file, bool keep) {
+    std::filesystem::copy_file(std::string(TG_TESTS_DIR) + "/fuzz/corpus/torch/" + file, dir / "x.pt",
+                               std::filesystem::copy_options::overwrite_existing);
+    return nn::torch_load_value(dir / "x.pt", {.keep_opaque = keep});
+  };
+  ::testing::internal::CaptureStderr();
+  const nn::TorchValue v = load("bad_opaque", true);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "tinygrad: [torch_load] " + dir / "x.pt" + ": left out objects of lib.Config\n");
+  EXPECT_EQ(v.at("a").as_tensor().numel(), 6);
+  EXPECT_EQ(v.at("b").kind(), io::TorchKind::kOpaque);
+  EXPECT_EQ(v.at("b").as_text(), "lib.Config");
+  EXPECT_EQ(v.state_dict().size(), 1u);
+  EXPECT_THROW(load("bad_opaque", false), FormatError);
+  EXPECT_THAT(
+      [&] { load("bad_opaque_root", true); },
+      ::testing::ThrowsMessage<FormatError>(HasSubstr("got an object of lib.Net as a whole, expected tensors")));
+}
+
+TEST(TorchLoad, BigEndianStoragesAreTurned) {
+  const TempDir dir;
+  Bytes in = corpus("torch/good_big_endian");
+  std::string text(in.begin(), in.end()), raw;
+  for (const float f : {0.f, 1.f, 2.5f, -3.f, 4.f, 5e-3f}) {
+    const uint32_t bits = __builtin_bswap32(std::bit_cast<uint32_t>(f));
+    raw.append(reinterpret_cast<const char*>(&bits), sizeof bits);
+  }
+  text.replace(text.rfind(std::string(24, '\0')), 24, raw);
+  std::ofstream(dir / "x.pt", std::ios::binary) << text;
+  EXPECT_EQ(nn::torch_load_value(dir / "x.pt").as_tensor().to_vector<float>(),
+            (std::vector<float>{0.f, 1.f, 2.5f, -3.f, 4.f, 5e-3f}));
 }
 
 TEST(TorchLoad, TensorsOfBothFormats) {
@@ -351,6 +408,34 @@ TEST(SafetensorsShards, IndexDecidesWhatIsLoaded) {
       << R"({"weight_map": {"w0": "model-00001-of-00003.safetensors", "w9": "model-00001-of-00003.safetensors"}})";
   EXPECT_THAT([&] { nn::safe_load(dir / ""); },
               ::testing::ThrowsMessage<FormatError>(HasSubstr("model-00001-of-00003.safetensors has no w9")));
+}
+
+TEST(WriteFile, RightsAreThoseOfTheUmaskOrOfTheFileBefore) {
+  const TempDir dir;
+  const Bytes content = bytes_of("abc");
+  const std::span<const uint8_t> part(content);
+  const auto mode = [&](const char* name) {
+    struct stat info{};
+    return ::stat((dir / name).c_str(), &info) == 0 ? info.st_mode & 07777 : 0;
+  };
+  const mode_t before = ::umask(077);
+  io::write_file_atomic(dir / "a", content);
+  io::write_file_durable(dir / "b", std::span(&part, 1));
+  ::umask(002);
+  io::write_file_atomic(dir / "c", content);
+  io::write_file_durable(dir / "d", std::span(&part, 1));
+  ::chmod((dir / "c").c_str(), 0640);
+  ::chmod((dir / "d").c_str(), 0600);
+  const Bytes other = bytes_of("other");
+  io::write_file_atomic(dir / "c", other);
+  io::write_file_durable(dir / "d", std::span(&part, 1));
+  ::umask(before);
+  EXPECT_EQ(mode("a"), 0600u);
+  EXPECT_EQ(mode("b"), 0600u);
+  EXPECT_EQ(mode("c"), 0640u);
+  EXPECT_EQ(mode("d"), 0600u);
+  EXPECT_EQ(io::read_file(dir / "c", 10), other);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir / ""), {}), 4);
 }
 
 TEST(WriteFileDurable, LeavesNothingElse) {

@@ -338,14 +338,15 @@ put("recording", "bad_text", record(NAME, 1)[:-1] + b"\1\x7f")
 put("recording", "bad_count", record(GRAPH, 1, 1, 1, 2**40))
 put("recording", "bad_source_after_its_user", record(NODE, 1, 1, 1, 1, 0, 0, 1, 5, b""))
 
-# ---- captured functions: changes (what, place, value) of a file that the target makes ----
-put("jit_file", "good_unchanged", b"")
-put("jit_file", "bad_magic", b"\0\0\0\0")
-put("jit_file", "bad_version", b"\0\x08\0\xff")
-put("jit_file", "bad_operations", b"\1\x0c\0\xff")
-put("jit_file", "bad_body_size", b"\0\x17\0\xff")
-put("jit_file", "bad_cut", b"\2\x50\0\0")
-put("jit_file", "bad_head_cut", b"\2\x20\0\0")
+# ---- captured functions (machine code, programs): changes (what, place, value) of a file that the target makes ----
+for target in ("jit_file", "jit_interpreted"):
+  put(target, "good_unchanged", b"")
+  put(target, "bad_magic", b"\0\0\0\0")
+  put(target, "bad_version", b"\0\x08\0\xff")
+  put(target, "bad_operations", b"\1\x0c\0\xff")
+  put(target, "bad_body_size", b"\0\x17\0\xff")
+  put(target, "bad_cut", b"\2\x50\0\0")
+  put(target, "bad_head_cut", b"\2\x20\0\0")
 
 # ---- vocabularies of GGUF files, as lines ----
 def vocabulary(name, *lines): put("vocabulary", name, "\n".join(lines).encode("utf-8", "surrogateescape"))
@@ -644,8 +645,8 @@ def rebuilt(kind=b"Float", count=6, offset=0, size=(2, 3), stride=(3, 1), name=b
           sizes + b"t(" + strides + b"t\x89ccollections\nOrderedDict\n)RtR")
 
 
-def torch_zip(pickled, data=bytes(24)):
-  return archive([("x/data.pkl", b"\x80\2" + pickled + b"."), ("x/byteorder", b"little"), ("x/data/0", data)])
+def torch_zip(pickled, data=bytes(24), order=b"little"):
+  return archive([("x/data.pkl", b"\x80\2" + pickled + b"."), ("x/byteorder", order), ("x/data/0", data)])
 
 
 def torch_old(pickled, data=bytes(24), count=6, little=True):
@@ -690,6 +691,26 @@ put("torch", "bad_from_type_of_itself", torch_zip(
   b"ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._tensor\n_rebuild_from_type_v2\nctorch\nTensor\n)}tR"))
 put("torch", "bad_latin1", torch_zip(b"c_codecs\nencode\n" + text("\u20ac") + text("latin1") + b"\x86R"))
 put("torch", "bad_codec", torch_zip(b"c_codecs\nencode\n" + text("x") + text("rot13") + b"\x86R"))
+put("torch", "bad_opaque", torch_zip(
+  b"}" + text("a") + rebuilt() + b"s" + text("b") + b"clib\nConfig\n)\x81q\x01}" + text("parent") + b"h\x01sbs"))
+put("torch", "good_big_endian", torch_zip(rebuilt(), order=b"big"))
+put("torch", "bad_opaque_root", torch_zip(b"clib\nNet\n)\x81}b"))
+put("torch", "bad_bytes_in_big_endian", torch_zip(
+  rebuilt(b"Untyped", 24, name=b"_rebuild_tensor_v3").replace(b")RtR", b")Rctorch\nfloat32\ntR"), order=b"big"))
+
+
+def copies(function, arguments, calls):
+  """A list of what many calls make of the same arguments, packed: copies of them take far more than the file."""
+  pickled = b"c" + function + b"\nq\x010(" + arguments + b"tq\x020](" + b"h\x01h\x02R" * calls + b"e"
+  return archive([("x/data.pkl", b"\x80\2" + pickled + b".")], zipfile.ZIP_DEFLATED)
+
+
+LONG = 1 << 16
+put("torch", "bad_copies_set", copies(b"builtins\nset", b"](" + b"N" * LONG + b"e", 160))
+put("torch", "bad_copies_size", copies(b"torch\nSize", b"(" + b"N" * LONG + b"t", 160))
+put("torch", "bad_copies_dictionary", copies(b"collections\nOrderedDict", b"}(" + b"NN" * LONG + b"u", 80))
+put("torch", "bad_copies_pairs", copies(b"collections\nOrderedDict", b"](" + b"NN\x86" * LONG + b"e", 80))
+put("torch", "bad_copies_text", copies(b"_codecs\nencode", text("x" * LONG) + text("latin1"), 600))
 
 # ---- http ----
 HOST = b"Host: localhost\r\n"

@@ -349,6 +349,14 @@ class PickleReader {
     return true;
   }
 
+  /// Whether an object is one of a class that the caller does not know.
+  bool is_unknown(const PickleNode& n) const {
+    if (!any_ || n.kind != PickleKind::kCall) return false;
+    const PickleNode& name = out_.nodes[n.items[0]];
+    const PickleName full(out_.nodes[name.items[0]].text, out_.nodes[name.items[1]].text);
+    return std::find(known_.begin(), known_.end(), full) == known_.end();
+  }
+
   /// Checks that no object contains itself and that none is nested too deeply.
   void check_nesting() {
     struct Open {
@@ -364,6 +372,11 @@ class PickleReader {
       Open& o = open.back();
       const PickleNode& n = out_.nodes[o.id];
       begin_ = n.offset;
+      if (o.next == 0 && is_unknown(n)) {  // nobody looks into it; such objects often know what they are part of
+        height[o.id] = 1;
+        open.pop_back();
+        continue;
+      }
       const size_t parts = n.items.size() + (n.state != kNoPickle);
       if (o.next < parts) {
         const PickleId part = o.next < n.items.size() ? n.items[o.next] : n.state;

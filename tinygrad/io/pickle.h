@@ -63,10 +63,10 @@ inline constexpr size_t kMaxPickleMemo = size_t{1} << 22;
 inline constexpr int kMaxPickleDepth = 200;
 
 /// Parses the pickle at the beginning of `bytes` (protocols 2 to 5). Names other than `known` are refused, unless
-/// `any`: then calls of them are kept as records too. `base` is added to the offsets of messages. Throws FormatError
-/// that begins with `what` and names the byte: for other opcodes (a pickle that needs them holds more than plain data),
-/// an early end, an empty stack, unknown names, objects that contain themselves, and more than the limits above.
-/// The objects' texts are part of `bytes`.
+/// `any`: then calls of them are kept as records too, whose parts may contain them. `base` is added to the offsets of
+/// messages. Throws FormatError that begins with `what` and names the byte: for other opcodes (a pickle that needs them
+/// holds more than plain data), an early end, an empty stack, unknown names, objects that contain themselves, and more
+/// than the limits above. The objects' texts are part of `bytes`.
 Pickle parse_pickle(std::span<const uint8_t> bytes, std::span<const PickleName> known, std::string_view what,
                     uint64_t base = 0, bool any = false);
 

@@ -33,6 +33,34 @@ template <class T> T get(Bytes bytes, uint64_t at) {
 
 // ---- zip ----
 
+/// Turns the bytes of each element round.
+std::vector<uint8_t> turned(std::vector<uint8_t> bytes, uint64_t element) {
+  for (size_t at = 0; at + element <= bytes.size(); at += element)
+    std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                 bytes.begin() + static_cast<std::ptrdiff_t>(at + element));
+  return bytes;
+}
+
+/// Returns whether the archive says that its numbers are in big-endian order.
+bool is_big_endian(Bytes file, const ZipEntry& order, std::string_view what) {
+  const std::vector<uint8_t> value = zip_read(file, order, what, /*check_crc=*/false);
+  const std::string_view text = text_of(value);
+  TG_CHECK(FormatError, text == "little" || text == "big", what, ": got byte order '", text.substr(0, 16),
+           "', expected little or big");
+  return text == "big";
+}
+
+/// Finds the bytes of a storage in the archive, in memory where they are packed or in big-endian order.
+void place_storage(TorchStorage& s, const ZipEntry& e, uint64_t element, bool big, Bytes file, std::string_view what) {
+  TG_CHECK(FormatError, e.size >= s.bytes, what, ": byte ", e.offset, ": got ", e.size, " bytes of ", e.name,
+           ", expected ", s.bytes);
+  s.offset = e.offset;
+  if (!e.deflated && (!big || element == 1)) return;
+  s.own = zip_read(file, e, what, /*check_crc=*/e.deflated);
+  if (big) s.own = turned(std::move(s.own), element);
+  s.in_file = false;
+}
+
 TorchFile parse_zip(Bytes file, std::string_view what, bool keep_opaque) {
   const std::vector<ZipEntry> entries = zip_entries(file, what);
   std::unordered_map<std::string_view, const ZipEntry*> by_name;
@@ -44,31 +72,26 @@ TorchFile parse_zip(Bytes file, std::string_view what, bool keep_opaque) {
   }
   TG_CHECK(FormatError, pickle, what, ": got a zip archive without ", kPickleName, ", expected what torch.save writes");
   const std::string folder = pickle->name.substr(0, pickle->name.size() - kPickleName.size());
-  if (const auto order = by_name.find(folder + "byteorder"); order != by_name.end()) {
-    const std::vector<uint8_t> value = zip_read(file, *order->second, what, /*check_crc=*/false);
-    TG_CHECK(FormatError, text_of(value) == "little", what, ": got byte order '", text_of(value).substr(0, 16),
-             "', expected little");
-  }
+  const auto order = by_name.find(folder + "byteorder");
+  const bool big = order != by_name.end() && is_big_endian(file, *order->second, what);
   std::vector<uint8_t> unpacked;
   Bytes bytes = file.subspan(pickle->offset, pickle->packed_size);
   // torch.save can leave checksums out, so those of stored entries say nothing.
   if (pickle->deflated) bytes = unpacked = zip_read(file, *pickle, what);
   TorchObjects objects(what, pickle->deflated ? 0 : pickle->offset, keep_opaque);
   objects.read(bytes);
+  std::vector<uint64_t> elements;
   for (TorchStorage& s : objects.storages()) {
+    elements.push_back(objects.element_size(s));
     if (!s.in_file) continue;
     const auto at = by_name.find(folder + "data/" + s.key);
     TG_CHECK(FormatError, at != by_name.end(), what, ": got no ", folder, "data/", s.key, " in the archive");
-    const ZipEntry& e = *at->second;
-    TG_CHECK(FormatError, e.size >= s.bytes, what, ": byte ", e.offset, ": got ", e.size, " bytes of ", e.name,
-             ", expected ", s.bytes);
-    s.offset = e.offset;
-    if (e.deflated) {
-      s.own = zip_read(file, e, what);
-      s.in_file = false;
-    }
+    place_storage(s, *at->second, elements.back(), big, file, what);
   }
   TorchFile out = objects.take();
+  for (const TorchTensor& t : out.tensors)
+    TG_CHECK(FormatError, !big || static_cast<uint64_t>(t.dtype.itemsize()) == elements[t.storage], what,
+             ": got a tensor of ", t.dtype, " in a storage of bytes in a big-endian file, which says no element size");
   out.unpacked = std::move(unpacked);  // keeps its place in memory
   return out;
 }

@@ -63,15 +63,20 @@ struct TorchFile {
   std::vector<TorchTensor> tensors;
   std::vector<TorchStorage> storages;
   std::deque<std::string> texts;
-  std::vector<uint8_t> unpacked;  ///< the pickle, if the file has it packed
+  std::vector<uint8_t> unpacked;      ///< the pickle, if the file has it packed
+  std::vector<std::string> left_out;  ///< classes of the opaque objects, each once, sorted
 };
 
 inline constexpr size_t kMaxTorchAxes = 64;
+/// Bytes that copies of a pickle's objects may take beside them: as much as this, and as many times its own.
+inline constexpr uint64_t kTorchDerivedBytes = uint64_t{32} << 20, kTorchDerivedTimes = 8;
 
 /// Parses a file. Objects of classes this reader does not know are refused by name, or `keep_opaque`: kept as kOpaque,
-/// without their contents. Throws FormatError that begins with `what` and names the byte: for corrupt archives and
-/// pickles (see io/zip.h, io/pickle.h), unknown classes, tensors outside of their storage, storages outside of the
-/// file, big-endian files, and by name for tensors that are quantized, sparse, nested, complex or without data.
+/// without their contents, of which nothing is asked but that they can be skipped. Storages of big-endian archives are
+/// turned, so they are in memory. Throws FormatError that begins with `what` and names the byte: for corrupt archives
+/// and pickles (see io/zip.h, io/pickle.h), unknown classes, a file that is one such object, more copies of objects
+/// than the limit, tensors outside of their storage, storages outside of the file, big-endian files of the older
+/// formats, and by name for tensors that are quantized, sparse, nested, complex or without data.
 TorchFile parse_torch_file(std::span<const uint8_t> file, std::string_view what, bool keep_opaque = false);
 
 }  // namespace tg::io

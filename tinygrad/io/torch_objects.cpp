@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "tinygrad/base/error.h"
@@ -115,6 +116,12 @@ const TorchObjects::Known* TorchObjects::known(PickleId name) const {
   for (const Known& k : table())
     if (pickle_.is_name(name, k.module, k.name)) return &k;
   return nullptr;
+}
+
+void TorchObjects::charge(uint64_t bytes, PickleId at) {
+  check(bytes <= budget_, at, "more copies of objects than ", kTorchDerivedBytes, " bytes and ", kTorchDerivedTimes,
+        " times the pickle's ", pickle_.size);
+  budget_ -= bytes;
 }
 
 // ---- parts of objects, with their kinds checked ----
@@ -267,8 +274,19 @@ void TorchObjects::reference(PickleId id) {
     view = {number, size(part[1]), size(part[2])};
     check(view.first <= count && view.count <= count - view.first, id, "a part outside of storage ", name);
   }
+  charge(sizeof(TorchTensor) + sizeof view, id);
   views_.emplace(id, view);
   file_.nodes[id] = whole(view);
+}
+
+/// Returns the numbers of a tuple, one for each axis of a tensor.
+std::vector<int64_t> TorchObjects::sizes(PickleId list, PickleId of) {
+  const std::vector<PickleId>& numbers = tuple(list);
+  check(numbers.size() <= kMaxTorchAxes, of, "a tensor with more elements or axes than there can be");
+  charge(sizeof(TorchTensor) / 2 + numbers.size() * sizeof(int64_t), of);
+  std::vector<int64_t> out;
+  for (const PickleId n : numbers) out.push_back(static_cast<int64_t>(size(n)));
+  return out;
 }
 
 // ---- functions ----
@@ -280,8 +298,8 @@ TorchNode TorchObjects::tensor(PickleId id, const std::vector<PickleId>& args) {
   const DType stored = storage_types_[view->second.storage];
   TorchTensor t;
   t.offset = size(args[1]);
-  for (const PickleId n : tuple(args[2])) t.shape.push_back(static_cast<int64_t>(size(n)));
-  for (const PickleId n : tuple(args[3])) t.strides.push_back(static_cast<int64_t>(size(n)));
+  t.shape = sizes(args[2], id);
+  t.strides = sizes(args[3], id);
   check(t.shape.size() == t.strides.size(), id, "a tensor of ", t.shape.size(), " axes with ", t.strides.size(),
         " strides");
   size_t next = 6;
@@ -315,9 +333,10 @@ TorchNode TorchObjects::from_type(PickleId id, const std::vector<PickleId>& args
   return call(id, args[0], args[2]);
 }
 
-TorchNode TorchObjects::torch_size(PickleId, const std::vector<PickleId>& args) {
+TorchNode TorchObjects::torch_size(PickleId id, const std::vector<PickleId>& args) {
   TorchNode out;
   out.kind = TorchKind::kTuple;
+  charge(tuple(args[0]).size() * sizeof(PickleId), id);
   out.items = tuple(args[0]);
   return out;
 }
@@ -329,6 +348,7 @@ TorchNode TorchObjects::dictionary(PickleId id, const std::vector<PickleId>& arg
   out.kind = TorchKind::kDict;
   if (!args.empty()) {
     const PickleNode& given = node(args[0]);
+    charge(2 * given.items.size() * sizeof(PickleId), id);
     if (given.kind == PickleKind::kDict) out.items = given.items;
     else if (given.kind == PickleKind::kList) {
       for (const PickleId pair : given.items) {
@@ -350,6 +370,7 @@ TorchNode TorchObjects::set(PickleId id, const std::vector<PickleId>& args) {
   if (args.empty()) return out;
   const PickleNode& given = node(args[0]);
   check(given.kind == PickleKind::kList || given.kind == PickleKind::kTuple, id, "a set of something that is no list");
+  charge(given.items.size() * sizeof(PickleId), id);
   out.items = given.items;
   return out;
 }
@@ -365,6 +386,7 @@ TorchNode TorchObjects::byte_string(PickleId, const std::vector<PickleId>& args)
 TorchNode TorchObjects::encode(PickleId id, const std::vector<PickleId>& args) {
   const std::string_view from = text(args[0]), codec = text(args[1]);
   check(codec == "latin1" || codec == "latin-1", id, "the codec ", codec, ", expected latin1");
+  charge(from.size(), id);
   std::string out;
   out.reserve(from.size());
   for (size_t i = 0; i < from.size(); i++) {
@@ -445,7 +467,7 @@ TorchNode TorchObjects::numpy_array(PickleId id, const std::vector<PickleId>& ar
   check(node(state[4]).kind != PickleKind::kList, id, "an array of objects");
   TorchTensor t;
   t.dtype = numpy_type(state[2]);
-  for (const PickleId n : tuple(state[1])) t.shape.push_back(static_cast<int64_t>(size(n)));
+  t.shape = sizes(state[1], id);
   const bool fortran = node(state[3]).integer != 0;
   t.strides.resize(t.shape.size());
   int64_t step = 1;
@@ -462,22 +484,31 @@ TorchNode TorchObjects::numpy_array(PickleId id, const std::vector<PickleId>& ar
         id, "an array whose shape does not match its ", raw.size(), " bytes");
   const DType type = t.dtype;
   const auto number = static_cast<uint32_t>(file_.storages.size());
+  charge(sizeof(TorchStorage) + raw.size(), id);
   add_storage({"of NumPy", 0, raw.size(), {raw.begin(), raw.end()}, false}, type);
   return add(std::move(t), {number, 0, count}, type, base_ + node(id).offset);
 }
 
 // ---- all objects ----
 
-TorchNode TorchObjects::opaque(PickleId name) {
+/// An object of a class that is not read, by the name of the class: of what copyreg rebuilds, its first argument.
+TorchNode TorchObjects::opaque(PickleId name, PickleId args) {
+  const bool rebuilds = pickle_.is_name(name, "copyreg", "_reconstructor") ||
+                        pickle_.is_name(name, "copy_reg", "_reconstructor") ||
+                        pickle_.is_name(name, "copyreg", "__newobj_ex__");
+  if (rebuilds && args != kNoPickle && !node(args).items.empty() && node(node(args).items[0]).kind == PickleKind::kName)
+    name = node(args).items[0];
+  const std::string_view module = node(node(name).items[0]).text, own = node(node(name).items[1]).text;
+  charge(module.size() + own.size(), name);
   TorchNode out;
   out.kind = TorchKind::kOpaque;
-  out.text = file_.texts.emplace_back(str(node(node(name).items[0]).text, ".", node(node(name).items[1]).text));
+  out.text = file_.texts.emplace_back(str(module, ".", own));
   return out;
 }
 
 TorchNode TorchObjects::call(PickleId id, PickleId function, PickleId args) {
   const Known* k = known(function);
-  if (!k && keep_opaque_) return opaque(function);
+  if (!k && keep_opaque_) return opaque(function, args);
   check(k != nullptr, id, "a call of something that is no name");
   check(k->refusal.empty(), id, k->refusal, " (", k->module, ".", k->name, "), which is not supported");
   check(k->call != nullptr, id, "a call of ", k->module, ".", k->name);
@@ -497,7 +528,7 @@ void TorchObjects::resolve(PickleId id) {
   TorchNode& to = file_.nodes[id];
   if (from.kind != PickleKind::kName) return;
   const Known* k = known(id);
-  if (!k) to = opaque(id);
+  if (!k) to = opaque(id, kNoPickle);
   else {
     to.kind = TorchKind::kString;
     to.text = file_.texts.emplace_back(str(k->module, ".", k->name));
@@ -521,8 +552,36 @@ static TorchKind same_kind(PickleKind kind) {
   }
 }
 
+/// Returns which objects the root consists of. What an opaque object is made of is no part of that.
+std::vector<bool> TorchObjects::reached() const {
+  std::vector<bool> out(pickle_.nodes.size());
+  std::vector<PickleId> open{pickle_.root};
+  while (!open.empty()) {
+    const PickleId id = open.back();
+    open.pop_back();
+    if (out[id]) continue;
+    out[id] = true;
+    const PickleNode& n = node(id);
+    if (n.kind == PickleKind::kCall && keep_opaque_ && !known(n.items[0])) continue;
+    open.insert(open.end(), n.items.begin(), n.items.end());
+    if (n.state != kNoPickle) open.push_back(n.state);
+  }
+  return out;
+}
+
+/// Lists the classes of opaque objects that the root has.
+void TorchObjects::list_opaque(const std::vector<bool>& used) {
+  std::set<std::string_view> names;
+  for (PickleId id = 0; id < used.size(); id++)
+    if (used[id] && file_.nodes[id].kind == TorchKind::kOpaque) names.insert(file_.nodes[id].text);
+  file_.left_out.assign(names.begin(), names.end());
+  check(file_.nodes[file_.root].kind != TorchKind::kOpaque, file_.root, "an object of ", file_.nodes[file_.root].text,
+        " as a whole, expected tensors by name: save its state_dict()");
+}
+
 uint64_t TorchObjects::read(std::span<const uint8_t> pickle) {
   pickle_ = parse_pickle(pickle, names(), what_, base_, keep_opaque_);
+  budget_ = kTorchDerivedBytes + kTorchDerivedTimes * pickle_.size;
   const auto count = static_cast<PickleId>(pickle_.nodes.size());
   file_.nodes.resize(count);
   file_.root = pickle_.root;
@@ -539,12 +598,15 @@ uint64_t TorchObjects::read(std::span<const uint8_t> pickle) {
            (known(node(id).items[0]) == nullptr || known(node(id).items[0])->call == &TorchObjects::numpy_array ||
             pickle_.is_name(node(id).items[0], "torch.nn.parameter", "Parameter"));
   };
+  const std::vector<bool> used = reached();
   std::vector<PickleId> later;
   for (PickleId id = 0; id < count; id++) {
+    if (!used[id] && node(id).kind != PickleKind::kReference) continue;  // storages stand in the file in any case
     if (needs_state(id)) later.push_back(id);
     else resolve(id);
   }
   for (const PickleId id : later) resolve(id);
+  list_opaque(used);
   for (PickleId id = 0; id < count; id++) {
     PickleNode& from = pickle_.nodes[id];
     if (from.kind >= PickleKind::kList && from.kind <= PickleKind::kDict) file_.nodes[id].items = std::move(from.items);

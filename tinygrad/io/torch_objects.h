@@ -48,6 +48,11 @@ class TorchObjects {
   static std::span<const Known> table();
   const Known* known(PickleId name) const;
 
+  /// Counts memory that is made of objects beside themselves: a short pickle can ask for many copies of a long list.
+  void charge(uint64_t bytes, PickleId at);
+  std::vector<bool> reached() const;
+  void list_opaque(const std::vector<bool>& used);
+  std::vector<int64_t> sizes(PickleId list, PickleId of);
   template <class... A> void check(bool ok, PickleId at, const A&... got) const;
   const PickleNode& node(PickleId id) const { return pickle_[id]; }
   const std::vector<PickleId>& tuple(PickleId id) const;
@@ -78,12 +83,13 @@ class TorchObjects {
   TorchNode numpy_dtype(PickleId node, const std::vector<PickleId>& args);
   TorchNode numpy_scalar(PickleId node, const std::vector<PickleId>& args);
   TorchNode numpy_array(PickleId node, const std::vector<PickleId>& args);
-  TorchNode opaque(PickleId name);
+  TorchNode opaque(PickleId name, PickleId args);
   DType numpy_type(PickleId id) const;
 
   std::string_view what_;
   uint64_t base_;
   bool keep_opaque_;
+  uint64_t budget_ = 0;  // bytes that may still be derived
   Pickle pickle_;
   TorchFile file_;
   std::vector<DType> storage_types_;

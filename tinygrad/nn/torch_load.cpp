@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/host_faults.h"
+#include "tinygrad/base/output.h"
 
 namespace tg::nn {
 
@@ -26,6 +28,8 @@ using io::TorchTensor;
 
 /// Parts may be shared, so a small file can name very many paths to them.
 constexpr size_t kMaxVisited = 1 << 22;
+constexpr size_t kMaxNameBytes = size_t{128} << 20;  ///< of all paths together
+constexpr size_t kMostClassesNamed = 8;
 
 /// Returns the tensors that can be reached from the root.
 std::vector<int64_t> used_tensors(const TorchFile& f) {
@@ -201,6 +205,7 @@ StateDict TorchValue::state_dict() const {
   };
   StateDict out;
   std::vector<Open> open{{id_, ""}};
+  size_t name_bytes = 0;
   const std::vector<TorchNode>& nodes = contents_->file.nodes;
   for (size_t visited = 0; !open.empty(); visited++) {
     TG_CHECK(FormatError, visited < kMaxVisited, contents_->source.what(), ": got more than ", kMaxVisited,
@@ -215,16 +220,32 @@ StateDict TorchValue::state_dict() const {
       const TorchNode& value = nodes[n.items[dict ? 2 * i + 1 : i]];
       if (value.kind < TorchKind::kList || value.kind == TorchKind::kOpaque) continue;
       const std::string key = dict ? key_text(nodes[n.items[2 * i]]) : std::to_string(i);
-      TG_CHECK(FormatError, o.name.size() + key.size() < (1 << 16), contents_->source.what(),
-               ": got a name of more than 65536 bytes");
+      name_bytes += o.name.size() + key.size() + 1;
+      TG_CHECK(FormatError, o.name.size() + key.size() < (1 << 16) && name_bytes <= kMaxNameBytes,
+               contents_->source.what(), ": got a name of more than 65536 bytes, or names of more than ", kMaxNameBytes,
+               " together");
       open.push_back({n.items[dict ? 2 * i + 1 : i], o.name.empty() ? key : o.name + "." + key});
     }
   }
   return out;
 }
 
+/// Tells which classes of objects a program will not find in what it loads.
+static void tell_left_out(const io::TorchFile& file, const std::string& what) {
+  if (file.left_out.empty()) return;
+  std::string names;
+  for (size_t i = 0; i < std::min(file.left_out.size(), kMostClassesNamed); i++)
+    names += (i ? ", " : "") + file.left_out[i];
+  const size_t others = file.left_out.size() - std::min(file.left_out.size(), kMostClassesNamed);
+  if (others) names += str(" and ", others, " other classes");
+  note_lines(str("tinygrad: ", what, ": left out objects of ", names, "\n"));
+}
+
 TorchValue torch_load_value(const ByteSource& source, bool keep_opaque) {
+  const HostFaultWatch faults;
   io::TorchFile file = io::parse_torch_file(source.bytes(), source.what(), keep_opaque);
+  faults.check();
+  tell_left_out(file, source.what());
   std::unordered_map<int64_t, Tensor> tensors = TensorMaker(file, source).make();
   const uint32_t root = file.root;
   return {

@@ -60,15 +60,16 @@ class TorchValue {
 };
 
 struct TorchLoadOptions {
-  /// Objects of classes that are not read become values of kind kOpaque; otherwise they are a FormatError.
-  bool keep_opaque = false;
+  /// Objects of classes that are not read become values of kind kOpaque, and a line on the error output names the
+  /// classes; false: they are a FormatError.
+  bool keep_opaque = true;
 };
 
 /// Returns what torch.save wrote, in the zip format or an older one. Nothing in the file is run. Tensors are the file's
 /// pages on the CPU, read when they are used; those of one storage that overlap are views of one tensor. FileError,
 /// FormatError (see io/torch_file.h).
 TorchValue torch_load_value(const std::filesystem::path& path, const TorchLoadOptions& o = {});
-TorchValue torch_load_value(const ByteSource& source, bool keep_opaque = false);
+TorchValue torch_load_value(const ByteSource& source, bool keep_opaque = true);
 /// Returns the tensors in it by name; other values are left out.
 StateDict torch_load(const std::filesystem::path& path, const TorchLoadOptions& o = {});
 

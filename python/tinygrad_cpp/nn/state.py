@@ -220,9 +220,10 @@ def gz_extract(fn: Tensor | str | pathlib.Path) -> Tensor:
   return _core.gz_extract(_source("gz_extract", fn))
 
 
-def torch_load(fn: Tensor | str | pathlib.Path, keep_opaque: bool = False) -> dict[str, Tensor]:
-  """What torch.save wrote, usually a state dict, in any of its formats. Nothing in the file is run: classes other than
-  tensors, containers and numbers are a FormatError, or with `keep_opaque` texts such as "<argparse.Namespace>"."""
+def torch_load(fn: Tensor | str | pathlib.Path, keep_opaque: bool = True) -> dict[str, Tensor]:
+  """What torch.save wrote, usually a state dict, in any of its formats. Nothing in the file is run: in place of objects
+  of classes other than tensors, containers and numbers stand texts such as "<argparse.Namespace>", and a line on the
+  error output names the classes. Without `keep_opaque` they are a FormatError."""
   return _core.torch_load(_source("torch_load", fn), keep_opaque)
 
 
