@@ -8,7 +8,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <mutex>
+#include <new>
 #include <set>
 #include <stdexcept>
 #include <thread>
@@ -17,6 +20,20 @@
 #include "tinygrad/base/env.h"
 
 using tg::ThreadPool;
+
+namespace {
+/// Allocations this thread may still make before one fails; -1: all succeed.
+thread_local int allocations_left = -1;
+}  // namespace
+
+void* operator new(size_t bytes) {
+  if (allocations_left == 0) throw std::bad_alloc();
+  if (allocations_left > 0) allocations_left--;
+  if (void* p = std::malloc(bytes ? bytes : 1)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
 
 namespace {
 
@@ -174,5 +191,59 @@ TEST(ThreadPool, WorksInAForkedChild) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 #endif
+
+TEST(ThreadPool, WithoutMemoryForThreadsItGoesOnWithThoseItHas) {
+  for (int allowed = 0; allowed < 6; allowed++) {
+    ThreadPool pool(4);
+    sigset_t before, after;
+    pthread_sigmask(SIG_SETMASK, nullptr, &before);
+    std::atomic<int64_t> sum{0};
+    const auto add = [&](int64_t b, int64_t e) {
+      for (int64_t i = b; i < e; i++) sum += i;
+    };
+    allocations_left = allowed;
+    pool.parallel_for(0, 100, 1, add);
+    allocations_left = -1;
+    EXPECT_EQ(sum, 4950) << allowed;
+    pthread_sigmask(SIG_SETMASK, nullptr, &after);
+    for (int signal = 1; signal < 32; signal++) EXPECT_EQ(sigismember(&before, signal), sigismember(&after, signal));
+    std::set<std::thread::id> ids;
+    std::mutex mutex;
+    std::atomic<int> arrived{0};
+    const auto meet = [&](int64_t, int64_t) {
+      {
+        std::lock_guard lock(mutex);
+        ids.insert(std::this_thread::get_id());
+      }
+      ++arrived;
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (arrived < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    };
+    pool.parallel_for(0, 2, 1, meet);
+    EXPECT_EQ(ids.size(), 2u) << "it is not taken for busy, and starts its threads when there is memory";
+  }
+}
+
+TEST(ThreadPool, ExitInAJobEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto leave = [](bool in_worker) {
+    alarm(20);
+    const std::thread::id caller = std::this_thread::get_id();
+    std::atomic<bool> leaving{false};
+    ThreadPool::global().parallel_for(
+        0, 2, 1,
+        [&](int64_t, int64_t) {
+          if ((std::this_thread::get_id() != caller) == in_worker) {
+            leaving = true;
+            std::exit(3);
+          }
+          while (!leaving) std::this_thread::yield();
+          std::this_thread::sleep_for(std::chrono::seconds(30));
+        },
+        2);
+  };
+  EXPECT_EXIT(leave(false), ::testing::ExitedWithCode(3), "");
+  EXPECT_EXIT(leave(true), ::testing::ExitedWithCode(3), "");
+}
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <exception>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tinygrad/base/env.h"
@@ -84,7 +85,18 @@ struct ThreadPool::State {
   bool pinned = false;               // set before the first worker starts
   std::vector<std::thread> workers;  // grows under `busy`
 
+  /// Whether the calling thread is in a body of a pool's job: it cannot wait for that job to end.
+  static bool& in_body() {
+    thread_local bool inside = false;
+    return inside;
+  }
+
   void take_pieces() {
+    const bool outer = std::exchange(in_body(), true);
+    run_pieces();
+    in_body() = outer;
+  }
+  void run_pieces() {
     for (;;) {
       const int64_t begin = next.fetch_add(piece, std::memory_order_relaxed);
       if (begin >= end || failed.load(std::memory_order_relaxed)) return;
@@ -134,7 +146,7 @@ struct ThreadPool::State {
     const uint32_t seen = epoch.load();
     try {
       while (workers.size() < count) workers.emplace_back([this, seen, i = workers.size()] { work(seen, i); });
-    } catch (const std::system_error&) {  // no more threads available: continue with the existing ones
+    } catch (const std::exception&) {  // no more threads, or no memory for them: continue with the existing ones
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
@@ -164,6 +176,7 @@ ThreadPool& ThreadPool::global() {
   static const bool made = [] {
     global_pool = new ThreadPool;
     std::atexit([] {
+      if (State::in_body()) return;  // exit() was called by a job, which never ends; its threads end with the process
       while (global_pool->state_->busy.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
       global_pool->state_->stop_workers();  // stays busy: later calls run inline
     });
