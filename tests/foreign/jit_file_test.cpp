@@ -28,6 +28,18 @@ const Bytes& file() {
   return bytes;
 }
 
+/// Returns a file whose kernels are programs for the interpreter: with a grid of threads, as images have it.
+const Bytes& interpreted_file() {
+  static const Bytes bytes = [] {
+    const Context grids{{"IMAGE", 1}};
+    const Tensor x = Tensor(std::vector<float>(4096, 3.f)).to("INTERP").realize();
+    auto f = jit([=](const Tensor& a) { return ((a * 2).contiguous().reshape(64, 64).sum(1) + 1).contiguous(); });
+    for (int i = 0; i < 3; i++) f(x);
+    return dump_jit(f.core());
+  }();
+  return bytes;
+}
+
 /// Header and body again with the right checksum: what somebody writes who wants to be read.
 void seal(Bytes& b) {
   uint64_t body;
@@ -68,6 +80,34 @@ TEST(ForeignJitFile, EveryFlippedBitIsFound) {
     Bytes b = file();
     b[round < 64 ? static_cast<size_t>(round) : random() % b.size()] ^= static_cast<uint8_t>(1 << random() % 8);
     EXPECT_THROW(parse_jit(b), FormatError) << round;
+  }
+}
+
+TEST(ForeignJitFile, ProgramsForTheInterpreterAreVerified) {
+  const Context grids{{"IMAGE", 1}};
+  ASSERT_TRUE(loads(interpreted_file()));
+  const std::string text(interpreted_file().begin(), interpreted_file().end());
+  ASSERT_NE(text.find("gidx0"), std::string::npos);
+  for (const char* name : {"gidx9", "gidx3", "zidx0", "gidx ", "lidx/"}) {
+    std::string changed = text;
+    for (size_t at = 0; (at = changed.find("gidx0", at)) != std::string::npos; at++) changed.replace(at, 5, name);
+    Bytes b(changed.begin(), changed.end());
+    seal(b);
+    EXPECT_THROW(parse_jit(b), FormatError) << name;
+  }
+}
+
+TEST(ForeignJitFile, MadeUpProgramsForTheInterpreter) {
+  const Context grids{{"IMAGE", 1}};
+  std::mt19937 random(5);
+  uint64_t body;
+  std::memcpy(&body, interpreted_file().data() + 16, 8);
+  for (int round = 0; round < 3000; round++) {
+    Bytes b = interpreted_file();
+    for (unsigned n = 0, count = 1 + random() % 4; n < count; n++)
+      b[64 + random() % body] = static_cast<uint8_t>(random());
+    seal(b);
+    loads(b);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "tinygrad/base/context.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/sha256.h"
 #include "tinygrad/io/jit_file.h"
@@ -27,11 +28,22 @@ inline const std::vector<uint8_t>& captured_file() {
   return file;
 }
 
+/// Returns a file of a kernel for the interpreter, with a grid of threads.
+inline const std::vector<uint8_t>& interpreted_file() {
+  static const std::vector<uint8_t> file = [] {
+    const Context grids{{"IMAGE", 1}};
+    const Tensor x = Tensor(std::vector<float>(4096, 3.f)).to("INTERP").realize();
+    auto f = jit([=](const Tensor& a) { return ((a * 2).contiguous().reshape(64, 64).sum(1) + 1).contiguous(); });
+    for (int i = 0; i < 3; i++) f(x);
+    return dump_jit(f.core());
+  }();
+  return file;
+}
+
 /// Changes of four bytes each: what (set, flip, cut off), where (16 bits, little endian), value. The checksum of header
 /// and description is made right again, so that what is behind it is read.
-inline void jit_file(std::span<const uint8_t> in) {
+inline void change_jit_file(std::vector<uint8_t> file, std::span<const uint8_t> in) {
   constexpr size_t kHead = 64, kChecksum = 32, kBodySize = 16;
-  std::vector<uint8_t> file = captured_file();
   for (; in.size() >= 4 && !file.empty(); in = in.subspan(4)) {
     const size_t at = (in[1] | static_cast<size_t>(in[2]) << 8) % file.size();
     if (in[0] % 3 == 0) file[at] = in[3];
@@ -52,6 +64,12 @@ inline void jit_file(std::span<const uint8_t> in) {
   } catch (const ValueError& e) {  // memory that is stored by name
     throw FormatError(str("fuzz: ", e.what()));
   }
+}
+
+inline void jit_file(std::span<const uint8_t> in) { change_jit_file(captured_file(), in); }
+inline void jit_interpreted(std::span<const uint8_t> in) {
+  const Context grids{{"IMAGE", 1}};
+  change_jit_file(interpreted_file(), in);
 }
 
 }  // namespace tg::fuzz

@@ -261,6 +261,7 @@ inline constexpr Target kTargets[] = {
     {"gguf", gguf},
     {"model_config", model_config},
     {"jit_file", jit_file},
+    {"jit_interpreted", jit_interpreted},
     {"recording", recording_records},
     {"zip", zip},
     {"npy", npy},

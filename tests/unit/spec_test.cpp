@@ -38,6 +38,52 @@ class SpecTest : public ::testing::Test {
   }
 };
 
+TEST_F(SpecTest, TextsOfProgramsAreWellFormed) {
+  const UOp number = UOp::constant(ConstValue(int64_t{0}), int32);
+  const UOp memory = UOp::make(Ops::BUFFER, uint64, {shape({4})}, Arg(ParamArg{0, AddrSpace::kLocal}));
+  const UOp place = memory.index({number}), on = UOp::constant(ConstValue(int64_t{1}), bool_);
+  const auto barrier = [&](const UOps& src, Arg arg) {
+    return refusal(UOp::make(Ops::BARRIER, void_, src, std::move(arg)), spec_kernel());
+  };
+  for (const char* text : {"copies", "0", "12", "cluster 2"}) EXPECT_EQ(barrier({}, Arg(text)), "accepted") << text;
+  for (const char* text : {"", "begin", "copy", "-1", "1x", "1 ", "99999999999999999999", "cluster", "cluster ",
+                           "cluster 0", "cluster 2 2", "cluster x", "cluster 1000", "expect 2"})
+    EXPECT_THAT(barrier({}, Arg(text)), HasSubstr("one of the forms of BARRIER")) << text;
+  EXPECT_THAT(barrier({}, Arg(int64_t{-1})), HasSubstr("one of the forms of BARRIER"));
+  for (const char* text : {"begin 3 2 33", "expect 4096", "release 1"})
+    EXPECT_EQ(barrier({place, on}, Arg(text)), "accepted") << text;
+  for (const char* text : {"await", "room"}) EXPECT_EQ(barrier({place, number}, Arg(text)), "accepted") << text;
+  for (const char* text : {"begin", "begin 3 2", "begin 3 0 33", "begin 3 2 33 4", "begin a b c", "begin  3 2 33",
+                           "expect", "expect -1", "release 0", "await", "room 1", "", "begin 99999999 2 33"})
+    EXPECT_THAT(barrier({place, on}, Arg(text)), HasSubstr("one of the forms of BARRIER")) << text;
+  const auto special = [&](const char* name) {
+    return refusal(UOp::make(Ops::SPECIAL, int32, {number}, Arg(name)), spec_kernel());
+  };
+  for (const char* name : {"gidx0", "lidx2"}) EXPECT_EQ(special(name), "accepted") << name;
+  for (const char* name : {"", "g", "gidx", "gidx3", "lidx9", "idx0", "gidx00", "xidx0"})
+    EXPECT_THAT(special(name), HasSubstr("gidx or lidx and a dimension up to 2")) << name;
+  const auto matrix = [&](DType d, const char* text) {
+    return refusal(UOp::make(Ops::CUSTOMI, d, {place}, Arg(text)), spec_kernel());
+  };
+  for (const char* text : {"x1", "x4", "x4.trans"}) EXPECT_EQ(matrix(uint32, text), "accepted") << text;
+  for (const char* text : {"", "x", "x0", "x5", "4", "x4.tran", ".trans", "x44"})
+    EXPECT_NE(matrix(uint32, text), "accepted") << text;
+  for (const char* text : {"k 16 1024", "mn 8192 1024"}) EXPECT_EQ(matrix(uint64, text), "accepted") << text;
+  for (const char* text : {"", "k", "k 16", "m 16 1024", "k 16 1024 1", "k a b", "k -16 1024"})
+    EXPECT_NE(matrix(uint64, text), "accepted") << text;
+  const UOp load = UOp::make(Ops::CUSTOMI, uint32, {place}, Arg("x4"));
+  EXPECT_EQ(refusal(UOp::make(Ops::GETTUPLE, uint32, {load}, Arg(int64_t{3})), spec_kernel()), "accepted");
+  EXPECT_NE(refusal(UOp::make(Ops::GETTUPLE, uint32, {load}, Arg(int64_t{-1})), spec_kernel()), "accepted");
+  const auto box = [&](const char* text) {
+    return refusal(UOp::make(Ops::CUSTOM, void_, {place, memory, number, param(0, 64), number, number}, Arg(text)),
+                   spec_kernel());
+  };
+  EXPECT_EQ(box("box 2 0 2 8192 8192 64 128"), "accepted");
+  for (const char* text : {"box ", "box x", "box 0 0 2 8192 8192 64 128", "box 2 0 2 8192 8192 64",
+                           "box 2 0 2 8192 8192 64 128 1", "box 2 a 2 8192 8192 64 128"})
+    EXPECT_NE(box(text), "accepted") << text;
+}
+
 TEST_F(SpecTest, TensorGraphs) {
   UOp x = buffer(1, {4, 6}), y = buffer(2, {4, 6});
   UOp r = UOp::make(Ops::RESHAPE, float32, {x, shape({24})});

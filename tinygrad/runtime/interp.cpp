@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <span>
+#include <unordered_map>
 
 #include "tinygrad/render/program_view.h"
 #include "tinygrad/target/shared_matrix.h"
@@ -16,6 +17,7 @@
 namespace tg {
 namespace {
 constexpr size_t kAlign = 16;
+constexpr size_t kMostFrame = size_t{1} << 31;  // bytes of a thread, and of a group's memory
 
 int64_t read_int(const unsigned char* p, DType d) {
   switch (d.id()) {
@@ -80,6 +82,7 @@ class Interpreter::Decoder {
       literals(in);
       grid_ |= in.u.is(Ops::SPECIAL);
     }
+    to_.needs_groups_ = grid_;
     to_.image_.resize(next_);
     for (const Inst& in : view_.insts()) fill(in);
     for (const Inst& in : view_.insts()) instruction(in);
@@ -91,6 +94,7 @@ class Interpreter::Decoder {
  private:
   size_t reserve(size_t bytes) {
     const size_t at = next_;
+    TG_ASSERT(bytes <= kMostFrame && next_ <= kMostFrame, "a frame of more than ", kMostFrame, " bytes");
     next_ += (bytes + kAlign - 1) / kAlign * kAlign;
     return at;
   }
@@ -159,11 +163,31 @@ class Interpreter::Decoder {
       case Ops::REDUCE: return reduce(u);
       case Ops::WMMA: return product(u);
       case Ops::CUSTOMI: return is_matrix_load(u) ? matrix_load(u) : is_matrix_descriptor(u) ? matrix(u) : shuffle(u);
-      case Ops::GETTUPLE: place(u) = place(u.src(0)) + static_cast<size_t>(u.int_arg()) * kAlign; return;
+      case Ops::GETTUPLE: return member(u);
       default:
         TG_ASSERT(u.in(groups::kElementwise), "not an instruction of a linear program: ", u);
         return arithmetic(u, in.lanes);
     }
+  }
+
+  /// Reserves the registers of a result, which follow each other; GETTUPLE names one of them.
+  void reserve_registers(UOp u, int count) {
+    place(u) = reserve(kAlign);
+    for (int i = 1; i < count; i++) reserve(kAlign);
+    registers_[u] = count;
+  }
+  void member(UOp u) {
+    const auto from = registers_.find(strip_after(u.src(0)));
+    TG_ASSERT(from != registers_.end() && u.int_arg() >= 0 && u.int_arg() < from->second,
+              "a register that is not there: ", u);
+    place(u) = place(u.src(0)) + static_cast<size_t>(u.int_arg()) * kAlign;
+  }
+  /// Returns the slot of a parameter that a whole image, or a box, is read from.
+  int64_t slot_of(UOp param) const {
+    TG_ASSERT(param.is(Ops::PARAM) && param.arg_kind() == ArgKind::kParam, "no parameter: ", param);
+    const int64_t slot = param.arg<ParamArg>().slot;
+    TG_ASSERT(slot >= 0 && slot < p_.nbuffers, "parameter ", slot, " of ", p_.nbuffers);
+    return slot;
   }
 
   void variable(UOp u) {
@@ -264,10 +288,11 @@ class Interpreter::Decoder {
     const MemAccess a = view_.access(u.src(0));
     const bool is_load = u.is(Ops::LOAD);
     const UOps extents(a.base.src(0).srcs().begin(), a.base.src(0).srcs().end());
+    TG_ASSERT(extents.size() >= 2 && extents[0].is_const() && extents[1].is_const(), "an image without a size: ", u);
     Pixel p{};
     p.size = {static_cast<int64_t>(extents[1].const_int()), static_cast<int64_t>(extents[0].const_int()),
               a.base.dtype().itemsize()};
-    p.slot = a.base.arg<ParamArg>().slot;
+    p.slot = slot_of(a.base);
     p.y = operand(a.index, 1);
     p.x = operand(a.column, 1);
     p.row_type = a.index.dtype();
@@ -282,8 +307,8 @@ class Interpreter::Decoder {
     s.gated = u.nsrc() > (is_load ? 1u : 5u);
     if (s.gated) p.gate = operand(u.src(u.nsrc() - 1), 1);
     if (is_load) {
-      s.out = place(u) = reserve(kAlign);
-      for (int i = 1; i < 4; i++) reserve(kAlign);
+      reserve_registers(u, 4);
+      s.out = place(u);
     }
     to_.pixels_.push_back(p);
     push(s);
@@ -322,6 +347,7 @@ class Interpreter::Decoder {
              : ends_copies(u)        ? Kind::kEndCopies
              : is_cluster_barrier(u) ? Kind::kClusterBarrier
                                      : Kind::kBarrier;
+    to_.needs_groups_ |= is_cluster_barrier(u);
     s.base = is_wait_for_products(u) ? u.int_arg() : copies_under_way(u);
     s.u = u;
     push(s);
@@ -347,6 +373,10 @@ class Interpreter::Decoder {
   void box(UOp u) {
     TG_ASSERT(is_box(u), "no instruction of a kernel of groups: ", u);
     const BoxCopy c{u};
+    const TensorMap map = TensorMap::from_text(c.map());
+    TG_ASSERT(is_possible(map) && slot_of(c.param()) == map.slot && map.itemsize == c.param().dtype().itemsize() &&
+                  map.height <= storage_size(c.param()) / map.width,
+              "a box of another parameter: ", u);
     Step s{};
     s.kind = Kind::kBox;
     s.u = u;
@@ -355,7 +385,7 @@ class Interpreter::Decoder {
       s.gated = true;
       s.in[2] = operand(c.gate(), 1);
     }
-    to_.boxes_.push_back({.map = TensorMap::from_text(c.map()),
+    to_.boxes_.push_back({.map = map,
                           .groups = c.groups(),
                           .barriers = place(c.barriers()),
                           .number = operand(c.number(), 1),
@@ -370,8 +400,11 @@ class Interpreter::Decoder {
 
   /// Returns a step that is given an address in the memory of the group: of matrices, or of a row of one.
   Step matrix_step(UOp u, Kind kind) {
+    TG_ASSERT(u.src(0).is(Ops::INDEX), "no place in memory: ", u);
     const MemAccess a = view_.access(u.src(0));
-    TG_ASSERT(is_shared(a.base) && a.lanes == 1, "matrices in other memory than a group's: ", u);
+    to_.needs_groups_ = true;
+    TG_ASSERT(a.base.is(Ops::BUFFER) && is_shared(a.base) && a.lanes == 1,
+              "matrices in other memory than a group's: ", u);
     Step s{};
     s.kind = kind;
     s.item = u.dtype().is_void() ? 0 : static_cast<uint8_t>(item(u));
@@ -392,17 +425,34 @@ class Interpreter::Decoder {
     Step s = matrix_step(u, Kind::kMatrixLoad);
     s.size -= 16 / static_cast<int64_t>(s.stride) - 1;  // rows that begin further back end outside
     for (int i = 1; i < matrix_registers(u); i++) reserve(kAlign);
+    registers_[u] = matrix_registers(u);
     push(s);
   }
 
   /// As a load; what it gives is the address.
   void matrix(UOp u) { push(matrix_step(u, Kind::kMatrix)); }
 
+  /// Checks that an instruction has the registers of its factors and of its sums, or the matrices of its factors.
+  static void check_product(UOp u, const TensorCore& core) {
+    const bool memory = core.reads_memory();
+    const size_t a = memory ? 1 : static_cast<size_t>(fragment_registers(core.layout[0])),
+                 b = memory ? 1 : static_cast<size_t>(fragment_registers(core.layout[1])),
+                 sums = static_cast<size_t>(fragment_registers(core.layout[2]));
+    TG_ASSERT(u.nsrc() == a + b + sums, "an instruction with ", u.nsrc(), " registers: ", u);
+    for (uint32_t i = 0; i < u.nsrc(); i++) {
+      const DType factor = i < a ? core.a : core.b;
+      const size_t bytes = i >= a + b ? item(u) : static_cast<size_t>(core.pack * factor.itemsize());
+      const bool fits = memory && i < 2 ? is_matrix_descriptor(u.src(i)) : item(u.src(i)) == bytes;
+      TG_ASSERT(fits && item(u) == sizeof(float), "an instruction with registers of other types: ", u);
+    }
+  }
+
   void product(UOp u) {
     const TensorCore* core = find_tensor_core(u.arg<std::string>());
     const bool memory = core && core->reads_memory();
     TG_ASSERT(core && core->threads > 1 && (memory || kWarp % static_cast<size_t>(core->threads) == 0),
               "no instruction that threads share: ", u);
+    check_product(u, *core);
     Product p{core, {}};
     for (UOp s : u.srcs()) p.registers.push_back(operand(s, 1));
     for (size_t i = 0; memory && i < 2; i++) p.across[i] = SharedMatrix::from_text(u.src(i).arg<std::string>()).across;
@@ -411,9 +461,8 @@ class Interpreter::Decoder {
     s.item = static_cast<uint8_t>(item(u));
     s.base = static_cast<int64_t>(to_.products_.size());
     s.u = u;
-    const int n = fragment_registers(core->layout[2]);
-    s.out = place(u) = reserve(kAlign);
-    for (int i = 1; i < n; i++) reserve(kAlign);
+    reserve_registers(u, fragment_registers(core->layout[2]));
+    s.out = place(u);
     to_.products_.push_back(std::move(p));
     push(s);
   }
@@ -443,6 +492,7 @@ class Interpreter::Decoder {
   ProgramView view_;
   std::vector<size_t> places_;
   std::vector<int> loop_of_;
+  std::unordered_map<UOp, int> registers_;  // of results that have several
   UOps open_;
   size_t next_ = 0, shared_ = 0;
   bool grid_ = false;
@@ -587,59 +637,6 @@ std::vector<double> read_factor(const TensorCore& c, size_t side, const Register
   return out;
 }
 }  // namespace
-
-/// Returns which pixel of all rows a thread means; -1 outside of the image.
-int64_t Interpreter::pixel_of(const Pixel& p, const Warp& w, size_t thread) const {
-  const auto coordinate = [&](size_t place, DType d) {
-    return read_int(w.frame + place * w.n + thread * static_cast<size_t>(d.itemsize()), d);
-  };
-  const int64_t y = coordinate(p.y, p.row_type), x = coordinate(p.x, p.column_type);
-  return y < 0 || y >= p.size.height || x < 0 || x >= p.size.width ? -1 : y * p.size.width + x;
-}
-
-void Interpreter::read_pixels(const Step& s, const Warp& w, void* const* buffers) const {
-  const Pixel& p = pixels_[static_cast<size_t>(s.base)];
-  const auto* memory = static_cast<const unsigned char*>(buffers[p.slot]);
-  for (size_t t = 0; t < w.n; t++) {
-    const bool on = !s.gated || w.frame[p.gate * w.n + t];
-    const int64_t at = on ? pixel_of(p, w, t) : -1;
-    for (size_t i = 0; i < 4; i++) {
-      unsigned char* out = w.frame + (s.out + i * kAlign) * w.n + t * s.item;
-      float v = 0;  // outside
-      if (!on) std::memcpy(&v, w.frame + p.values[0] * w.n + t * s.item, sizeof v);
-      else if (at >= 0) {
-        const unsigned char* from = memory + (static_cast<size_t>(at) * 4 + i) * static_cast<size_t>(p.size.itemsize);
-        uint16_t half = 0;
-        if (p.size.itemsize == 4) std::memcpy(&v, from, sizeof v);
-        else {
-          std::memcpy(&half, from, sizeof half);
-          v = half_to_float(half);
-        }
-      }
-      std::memcpy(out, &v, sizeof v);
-    }
-  }
-}
-
-void Interpreter::write_pixels(const Step& s, const Warp& w, void* const* buffers) const {
-  const Pixel& p = pixels_[static_cast<size_t>(s.base)];
-  auto* memory = static_cast<unsigned char*>(buffers[p.slot]);
-  for (size_t t = 0; t < w.n; t++) {
-    if (s.gated && !w.frame[p.gate * w.n + t]) continue;
-    const int64_t at = pixel_of(p, w, t);
-    if (at < 0)
-      throw InternalError(str("[interp] ", program_->name, ": a pixel is written outside of an image of ", p.size.width,
-                              " x ", p.size.height, ", at ", s.u));
-    for (size_t i = 0; i < 4; i++) {
-      unsigned char* to = memory + (static_cast<size_t>(at) * 4 + i) * static_cast<size_t>(p.size.itemsize);
-      float v;
-      std::memcpy(&v, w.frame + p.values[i] * w.n + t * s.item, sizeof v);
-      const uint16_t half = float_to_half(v);
-      if (p.size.itemsize == 4) std::memcpy(to, &v, sizeof v);
-      else std::memcpy(to, &half, sizeof half);
-    }
-  }
-}
 
 /// Gives each thread the value of the one whose number differs in some bits.
 void Interpreter::shuffle(const Step& s, const Warp& w) const {
@@ -836,6 +833,7 @@ Interpreter::Stop Interpreter::run_to_barrier(Warp& w, void* const* buffers, con
       case Kind::kReadPixel: read_pixels(s, w, buffers); break;
       case Kind::kWritePixel: write_pixels(s, w, buffers); break;
       case Kind::kWaitForProducts: {
+        if (!w.begun) break;
         UnderWay::Groups& products = (*w.begun)[w.number].products;
         products.end();
         products.wait(s.base);

@@ -23,6 +23,8 @@ class Interpreter {
   /// Runs the program's outermost THREAD range over [begin, end). Throws InternalError naming the node for an access
   /// outside of its buffer.
   void run(void* const* buffers, const int64_t* vars, int64_t begin, int64_t end) const;
+  /// Whether instructions are for threads of groups: run_groups() then, also for one thread alone.
+  bool needs_groups() const { return needs_groups_; }
   /// Runs groups [begin, end) of a program with a grid, numbered along dimension 0 first, whole clusters: the warps of
   /// a group in turn from barrier to barrier, each group of a cluster as far as it can go without the others. `size`:
   /// of the launch. Throws as run() does, and for threads that wait for each other for ever.
@@ -196,6 +198,7 @@ class Interpreter {
   std::vector<Pixel> pixels_;
   std::vector<Box> boxes_;
   size_t cluster_ = 1;  // groups
+  bool needs_groups_ = false;
   size_t frame_bytes_ = 0, shared_bytes_ = 0;
 };
 

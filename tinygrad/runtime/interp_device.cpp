@@ -16,7 +16,7 @@ class InterpExecutable final : public Executable {
   explicit InterpExecutable(std::shared_ptr<const Program> program) : interpreter_(std::move(program)) {}
   void launch(const LaunchArgs& args) override {
     const int64_t groups = args.global[0] * args.global[1] * args.global[2];
-    if (groups * args.local[0] * args.local[1] * args.local[2] > 1)
+    if (interpreter_.needs_groups() || groups * args.local[0] * args.local[1] * args.local[2] > 1)
       return interpreter_.run_groups(args.buffers, args.vars, args, 0, groups);
     if (args.thread_extent <= 1 || args.max_threads == 1)
       return interpreter_.run(args.buffers, args.vars, 0, args.thread_extent);

@@ -9,6 +9,7 @@
 namespace tg {
 namespace {
 constexpr size_t kAlign = 16;
+constexpr int64_t kMostThreads = 1 << 16;
 constexpr size_t kArriving = 32;  // threads of a warp of the hardware
 
 int64_t number_at(const unsigned char* p, DType d) { return static_cast<int64_t>(load_const(p, d).i); }
@@ -237,7 +238,11 @@ void Interpreter::place_warps(std::vector<Group>& cluster, const LaunchSize& siz
 
 void Interpreter::run_groups(void* const* buffers, const int64_t* vars, const LaunchSize& size, int64_t begin,
                              int64_t end) const {
-  const int64_t threads = size.local[0] * size.local[1] * size.local[2], together = static_cast<int64_t>(cluster_);
+  for (const int64_t n : size.local)
+    TG_ASSERT(n >= 1 && n <= kMostThreads, program_->name, ": groups of ", n, " threads along a dimension");
+  const int64_t threads = size.local[0] * size.local[1] * size.local[2];
+  TG_ASSERT(threads <= kMostThreads, program_->name, ": groups of ", threads, " threads");
+  const int64_t together = static_cast<int64_t>(cluster_);
   TG_ASSERT(size.global[0] % together == 0 && begin % together == 0 && end % together == 0, program_->name,
             ": clusters of ", together, " groups in a grid with ", size.global[0], " groups along dimension 0");
   // Groups without common memory are one for us, so that small ones fill warps.

@@ -27,6 +27,7 @@
 ///                           counts for the phase of barrier `number` there
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "tinygrad/uop/uop.h"
 
@@ -66,6 +67,16 @@ inline UOp end_copies(const UOps& copies) { return UOp::make(Ops::BARRIER, dtype
 inline UOp wait_for_copies(UOp loop, int64_t under_way) {
   return UOp::make(Ops::BARRIER, dtypes::void_, {loop}, Arg(std::to_string(under_way)));
 }
+
+/// Returns whether the argument of a BARRIER is one of the forms above, with the numbers and sources it has. What
+/// reads arguments relies on it.
+bool is_well_formed_barrier(UOp u);
+/// The same for the argument and sources of a copy of a box, and for a SPECIAL: "gidx0" to "lidx2".
+bool is_well_formed_box(UOp u);
+bool is_well_formed_special(UOp u);
+/// The same for the texts of CUSTOMI: "x4.trans" (render/program_view.h), "mn 8192 1024" (target/shared_matrix.h).
+bool is_well_formed_matrix_load(std::string_view text);
+bool is_well_formed_matrix(std::string_view text);
 
 /// Returns whether `u` copies a box.
 inline bool is_box(UOp u) {

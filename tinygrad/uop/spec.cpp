@@ -78,11 +78,11 @@ Verdict check_pixel_store(UOp u) {
 }
 Verdict check_custom_value(UOp u) {
   if (u.arg_kind() == ArgKind::kString && u.dtype() == dtypes::uint64)
-    return must(u.nsrc() == 1 && u.src(0).in(Ops::INDEX | Ops::LOAD),
+    return must(u.nsrc() == 1 && u.src(0).in(Ops::INDEX | Ops::LOAD) && is_well_formed_matrix(u.arg<std::string>()),
                 "CUSTOMI(INDEX) or CUSTOMI(LOAD), form of a matrix in memory");
   if (u.arg_kind() == ArgKind::kString)
     return must(
-        u.dtype() == dtypes::uint32 &&
+        u.dtype() == dtypes::uint32 && is_well_formed_matrix_load(u.arg<std::string>()) &&
             (u.nsrc() == 1 ? u.src(0).is(Ops::INDEX) : u.nsrc() == 2 && u.src(0).is(Ops::LOAD) && is_index(u.src(1))),
         "CUSTOMI(INDEX) or CUSTOMI(LOAD, register), form of a matrix load");
   return must(u.nsrc() == 1 && same_type(u) && u.arg_kind() == ArgKind::kInt && u.int_arg() > 0,
@@ -90,10 +90,12 @@ Verdict check_custom_value(UOp u) {
 }
 Verdict check_member(UOp u) {
   const bool number = u.nsrc() == 1 && is_pixel_access(u.src(0)) && u.src(0).is(Ops::LOAD);
-  return must(u.nsrc() == 1 && (u.src(0).in(Ops::WMMA | Ops::CUSTOMI) || number) && same_type(u),
+  const bool named = u.arg_kind() == ArgKind::kInt && u.int_arg() >= 0;
+  return must(u.nsrc() == 1 && (u.src(0).in(Ops::WMMA | Ops::CUSTOMI) || number) && same_type(u) && named,
               "GETTUPLE(WMMA or CUSTOMI), register, or GETTUPLE(LOAD of a pixel), number");
 }
 Verdict check_index(UOp u) {
+  if (u.nsrc() == 0) return must(false, "an INDEX is of storage");
   const size_t coordinates = is_image(u.src(0)) ? 2 : 1;
   const bool flat = u.nsrc() == 1 + coordinates && u.src(0).in(groups::kDefines | Ops::AFTER);
   return must(u.nsrc() >= 2 && (same_type(u) || reads_words(u)) && all_srcs(u, 1, is_index) &&
@@ -108,6 +110,7 @@ Verdict check_load(UOp u) {
   return must(u.src(0).is(Ops::INDEX) && same_type(u), "a LOAD reads an INDEX");
 }
 Verdict check_store(UOp u) {
+  if (u.nsrc() < 2) return must(false, "a STORE has a place and a value");
   if (is_pixel_access(u)) return check_pixel_store(u);
   if (u.nsrc() != 2 && u.nsrc() != 3) return must(false, "STORE(INDEX, value) or STORE(INDEX, value, gate)");
   if (u.nsrc() == 3 && !u.src(2).dtype().is_bool()) return must(false, "the gate is bool");
@@ -184,6 +187,7 @@ const Spec& spec_shared() {
            [](U u) { return must(is_effect(u) && all_srcs(u, 0, is_effect), "effects only"); }),
       rule(u = node<Ops::BARRIER>(),
            [](U u) {
+             if (!is_well_formed_barrier(u)) return must(false, "one of the forms of BARRIER (uop/barriers.h)");
              if (u.nsrc() && u.src(0).is(Ops::INDEX))
                return must(is_effect(u) && (begins_barriers(u) || expects_boxes(u) || awaits_boxes(u) ||
                                             awaits_room(u) || releases_room(u)),
@@ -294,8 +298,8 @@ const Spec& spec_kernel() {
                }),
           rule(u = node<Ops::SPECIAL>(),
                [](U u) {
-                 return must(u.nsrc() >= 1 && u.dtype().is_int() && u.arg_kind() == ArgKind::kString,
-                             "SPECIAL(size), name");
+                 return must(u.nsrc() >= 1 && u.dtype().is_int() && is_well_formed_special(u),
+                             "SPECIAL(size), gidx or lidx and a dimension up to 2");
                }),
           rule(u = node<Ops::WMMA>(),
                [](U u) {
@@ -323,7 +327,7 @@ const Spec& spec_kernel() {
           rule(u = node<Ops::CUSTOM>(),
                [](U u) {
                  if (is_box(u))
-                   return must(is_effect(u) && (u.nsrc() == 6 || u.nsrc() == 7) && u.src(0).is(Ops::INDEX),
+                   return must(is_effect(u) && is_well_formed_box(u),
                                "CUSTOM(INDEX, barriers, number, parameter, column, row[, gate]), box");
                  return must(is_effect(u) && u.nsrc() == 1 && u.src(0).is(Ops::INDEX) &&
                                  u.arg_kind() == ArgKind::kString && u.arg<std::string>() == "prefetch",
@@ -425,8 +429,7 @@ void verify_program(std::span<const UOp> program, const char* stage) {
   std::vector<UOp> open;
   auto is_lane = [](UOp r) { return r.arg<RangeArg>().type == AxisType::kVector; };
   for (UOp u : program) {
-    Verdict v = spec_program().rewrite(u);
-    if (v.kind != Verdict::kGood) broken(u, v.why, stage);
+    // Sources are verified first: rules look into them.
     for (UOp s : u.srcs()) {
       if (s.in(Ops::GROUP | Ops::NOOP)) {  // no instructions: their sources count
         for (UOp e : s.srcs())
@@ -435,6 +438,8 @@ void verify_program(std::span<const UOp> program, const char* stage) {
       else if (s.is(Ops::RANGE) && !u.is(Ops::END) && closed.count(s) && !u.is(Ops::AFTER))
         broken(u, "it uses a range whose loop is over", stage);
     }
+    const Verdict v = spec_program().rewrite(u);
+    if (v.kind != Verdict::kGood) broken(u, v.why, stage);
     // A barrier orders the stores of several fills, each with lanes of its own.
     if (!u.is(Ops::BARRIER) && std::count_if(ranges_of(u).begin(), ranges_of(u).end(), is_lane) > 1)
       broken(u, "a value with lanes of two VECTOR ranges", stage);
