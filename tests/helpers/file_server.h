@@ -22,6 +22,7 @@ class FileServer {
     std::string path;
     int64_t from = 0;    ///< first byte of a Range header
     bool range = false;  ///< there is one
+    std::string head;    ///< all lines of the request
   };
   struct Answer {
     int status = 200;
@@ -87,6 +88,7 @@ class FileServer {
   void answer(int client, const std::string& head) {
     Request r;
     const size_t begin = head.find(' ') + 1;
+    r.head = head;
     r.path = head.substr(begin, head.find(' ', begin) - begin);
     if (const size_t at = head.find("Range: bytes="); at != std::string::npos) {
       r.range = true;

@@ -30,8 +30,9 @@ std::filesystem::path downloads_dir();
 
 /// Copies the contents of `url` to the file `to` with curl or wget (file:// needs neither). With `resume` what `to`
 /// holds already is not fetched again, from servers that can do so, and a download may take as long as it needs. At
-/// most 10 redirects are followed, with curl from https to https only. `expected_bytes` is for the line that shows how
-/// far it is; 0: not known. Returns the error message, empty on success.
+/// most 10 redirects are followed, from https to https only. Address and headers are not on the command line, where all
+/// users see them; headers need curl, and an Authorization goes to the first host alone. `expected_bytes` is for the
+/// line that shows how far it is; 0: not known. Returns the error message, empty on success.
 std::string transfer(const std::string& url, const std::filesystem::path& to, uint64_t max_bytes,
                      const std::vector<std::pair<std::string, std::string>>& headers = {}, bool resume = false,
                      int64_t expected_bytes = 0);
