@@ -195,6 +195,37 @@ TEST_F(Http, HandlersThatFailSayNothingOfIt) {
   EXPECT_EQ(status(get("/drop")), 500);
 }
 
+TEST(HttpCallbacks, ThatThrowEndNothingElse) {
+  HttpOptions o = quick();
+  o.log = [](std::string_view) { throw std::runtime_error("the disk is full"); };
+  o.error_body = [](int, std::string_view, std::string_view) -> std::string { throw std::bad_alloc(); };
+  std::atomic<int> closed{0};
+  HttpServer server(o, [&](const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+    if (request.path == "/close") {
+      reply->on_close([&] {
+        closed++;
+        throw std::runtime_error("x");
+      });
+      while (!reply->closed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return;
+    }
+    if (request.path == "/number") throw 3;
+    echo(request, reply);
+  });
+  const auto status = [&](const std::string& bytes) { return Client(server.port()).request(bytes).status; };
+  for (int i = 0; i < 3; i++) {
+    EXPECT_EQ(status(get("/x")), 200);
+    EXPECT_EQ(status(get("/throw")), 500);
+    EXPECT_EQ(status(get("/number")), 500);
+    EXPECT_EQ(status("nonsense\r\n\r\n"), 400);
+    EXPECT_EQ(Client(server.port()).request(get("/throw")).body, R"({"error":{"code":500}})");
+  }
+  { Client(server.port()).send(get("/close")); }
+  for (int i = 0; i < 500 && closed == 0; i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(closed, 1);
+  EXPECT_EQ(status(get("/x")), 200);
+}
+
 TEST_F(Http, OtherSitesAreRefused) {
   const auto host = [&](std::string_view name) { return status(str("GET / HTTP/1.1\r\nHost: ", name, "\r\n\r\n")); };
   EXPECT_EQ(host("localhost"), 200);

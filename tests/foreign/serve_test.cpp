@@ -547,6 +547,14 @@ TEST_F(Serve, FullQueuesSayTryAgain) {
   EXPECT_EQ(r.status, 429);
   EXPECT_EQ(r.header("Retry-After"), "1");
   EXPECT_EQ(text_at(json_of(r), "error", "code"), "queue_full");
+  // With the last places taken, nothing is put into a request: what is wrong with it is not found.
+  const auto places = server->engine_counters().sequences + options().engine.max_queue - taken();
+  clients.push_back(std::make_unique<Client>(server->port()));
+  clients.back()->send(post("/v1/completions", str(R"({"prompt":"x","max_tokens":2,"n":)", places, "}")));
+  for (int i = 0; i < 5000 && taken() < 64 + places; i++) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const std::string broken = R"({"prompt":)";
+  for (const char* path : {"/v1/completions", "/v1/chat/completions"})
+    EXPECT_EQ(Client(server->port()).request(post(path, broken)).status, 429) << path;
   go = true;
   for (auto& c : clients) EXPECT_EQ(c->read().status, 200);
 }
@@ -752,6 +760,28 @@ TEST(ServeSetup, LoadingIsSaid) {
   ASSERT_TRUE(server.wait_ready());
   EXPECT_EQ(server.model_id(), "fake");
   EXPECT_EQ(Client(server.port()).request(get("/health")).status, 200);
+}
+
+TEST(ServeSetup, HealthChecksLeaveAHandlerForOthersWhileLoading) {
+  std::promise<void> go;
+  std::shared_future<void> gate = go.get_future().share();
+  LlmServer server(
+      [gate] {
+        gate.wait();
+        return test::served(std::make_shared<FakeLanguageModel>());
+      },
+      options());
+  std::vector<std::unique_ptr<Client>> checks;
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 60; i++) {
+    checks.push_back(std::make_unique<Client>(server.port()));
+    checks.back()->send(get("/health"));
+  }
+  for (auto& c : checks) EXPECT_EQ(c->read().status, 503);
+  // One at a time waits for half a second: by twos they would all have waited, for 15 seconds.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(8));
+  go.set_value();
+  ASSERT_TRUE(server.wait_ready());
 }
 
 TEST(ServeSetup, LoadingMayFail) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <future>
 #include <random>
+#include <thread>
 
 #include "helpers/fake_language_model.h"
 #include "tinygrad/llm/engine.h"
@@ -248,6 +249,37 @@ TEST(LlmEngine, CancelledRequestsEndOnce) {
   }
   EXPECT_EQ(engine.counters().cancelled, 3u);
   EXPECT_EQ(run(engine, text_tokens("still"), 3)->tokens, FakeLanguageModel::continuation(text_tokens("still"), 3));
+}
+
+TEST(LlmEngine, CallbacksThatThrowEndNothingElse) {
+  auto model = std::make_shared<FakeLanguageModel>(2, 100000);
+  std::atomic<bool> broken{false};
+  model->before = [&](const std::string&) {
+    if (broken) throw std::runtime_error("broken");
+  };
+  Engine engine(model);
+  const auto submit = [&](int64_t max_tokens, std::function<void(const ReplyEnd&)> on_end) {
+    std::vector<EngineRequest> one;
+    one.push_back(request(std::make_shared<Outcome>(), text_tokens("q"), max_tokens));
+    one[0].on_end = std::move(on_end);
+    return engine.submit(std::move(one))[0];
+  };
+  const auto wait_for_failures = [&](uint64_t n) {
+    for (int i = 0; i < 20000 && engine.counters().failed < n; i++)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(engine.counters().failed, n);
+  };
+  submit(3, [](const ReplyEnd&) { throw std::bad_alloc(); });
+  submit(3, [](const ReplyEnd&) { throw 3; });
+  submit(90000, [](const ReplyEnd&) { throw std::bad_alloc(); })->cancel();
+  wait_for_failures(3);
+  EXPECT_EQ(run(engine, text_tokens("still"), 3)->tokens, FakeLanguageModel::continuation(text_tokens("still"), 3));
+  broken = true;
+  submit(3, [](const ReplyEnd&) { throw std::bad_alloc(); });
+  wait_for_failures(5);  // of the model, and of who is told
+  broken = false;
+  EXPECT_EQ(run(engine, text_tokens("still"), 3)->tokens, FakeLanguageModel::continuation(text_tokens("still"), 3));
+  EXPECT_EQ(engine.counters().active, 0);
 }
 
 TEST(LlmEngine, EndsOfReplies) {

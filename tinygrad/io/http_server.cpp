@@ -109,7 +109,16 @@ struct HttpServer::Impl {
   bool ended = false;
   std::thread thread;
 
+  /// Has a thread of the pool call `work`. What that throws ends nothing: its reply is dropped, which is an answer.
+  void post(std::function<void()> work) {
+    asio::post(*pool, [work = std::move(work)] {
+      try {
+        work();
+      } catch (...) {}
+    });
+  }
   void bind();
+  void run();
   void accept();
   void begin_stop();
   void stop_now();
@@ -118,7 +127,11 @@ struct HttpServer::Impl {
   void wait_for_signal();
   std::optional<HttpError> check_access(const HttpRequest& request) const;
   std::string error_body(int status, std::string_view message, std::string_view path) const {
-    return options.error_body ? options.error_body(status, message, path) : str("{\"error\":{\"code\":", status, "}}");
+    try {
+      if (options.error_body) return options.error_body(status, message, path);
+    } catch (...) {  // then the client gets the plain one
+    }
+    return str("{\"error\":{\"code\":", status, "}}");
   }
 };
 
@@ -366,11 +379,11 @@ void HttpConnection::dispatch() {
   std::string body = std::exchange(request_.body, {});
   HttpRequest request = request_;  // which names the request in the log
   request.body = std::move(body);
-  asio::post(*server_.pool, [&server = server_, reply = std::move(reply), request = std::move(request)]() mutable {
+  server_.post([&server = server_, reply = std::move(reply), request = std::move(request)]() mutable {
     const std::shared_ptr<HttpReply> kept = reply;
     try {
       server.handler(std::move(request), std::move(reply));
-    } catch (const std::exception&) {  // the handler answers what it foresees; its text could hold data of others
+    } catch (...) {  // the handler answers what it foresees; its text could hold data of others
       kept->send({500, server.error_body(500, "internal error", {})});
     }
   });
@@ -443,7 +456,7 @@ void HttpConnection::abandon() {
 }
 
 void HttpConnection::set_on_close(std::function<void()> then) {
-  if (is_closed()) asio::post(*server_.pool, std::move(then));
+  if (is_closed()) server_.post(std::move(then));
   else if (phase_ == Phase::kAnswer && !complete_) on_close_ = std::move(then);
 }
 
@@ -573,7 +586,7 @@ std::optional<Clock::time_point> HttpConnection::idle_since() const {
 void HttpConnection::tell_closed() {
   if (closed_.exchange(true, std::memory_order_acq_rel)) return;
   server_.disconnects++;
-  if (on_close_) asio::post(*server_.pool, std::exchange(on_close_, nullptr));
+  if (on_close_) server_.post(std::exchange(on_close_, nullptr));
 }
 
 void HttpConnection::release_body() {
@@ -584,9 +597,12 @@ void HttpConnection::release_body() {
 void HttpConnection::log(int status) const {
   if (!server_.options.log) return;
   const double ms = std::chrono::duration<double, std::milli>(Clock::now() - started_).count();
-  server_.options.log(request_.method.empty() ? str("- - ", status)
-                                              : str(request_.method, " ", request_.path, " ", status, " ",
-                                                    static_cast<int64_t>(ms), " ms"));
+  try {
+    server_.options.log(request_.method.empty() ? str("- - ", status)
+                                                : str(request_.method, " ", request_.path, " ", status, " ",
+                                                      static_cast<int64_t>(ms), " ms"));
+  } catch (...) {  // the answer goes on: what the program does with its log is no matter of the client
+  }
 }
 
 }  // namespace
@@ -684,6 +700,14 @@ void HttpServer::Impl::accept() {
   });
 }
 
+void HttpServer::Impl::run() {
+  while (true) try {
+      io.run();
+      return;
+    } catch (const std::exception&) {  // no memory for one connection, say: the others go on
+    }
+}
+
 void HttpServer::Impl::begin_stop() {
   if (stopping) return;
   stopping = true;
@@ -734,7 +758,7 @@ HttpServer::HttpServer(HttpOptions options, HttpHandler handler) : impl_(std::ma
   }
   impl_->accept();
   impl_->thread = std::thread([impl = impl_.get()] {
-    impl->io.run();
+    impl->run();
     impl->pool->join();
     const std::lock_guard lock(impl->mutex);
     impl->ended = true;

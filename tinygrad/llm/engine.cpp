@@ -100,6 +100,19 @@ std::unique_ptr<Engine::Job> Engine::make_job(EngineRequest request) const {
   return job;
 }
 
+void Engine::check_queue() {
+  const std::lock_guard lock(mutex_);
+  check_room(1);
+}
+
+/// Checks that the queue takes more requests. To be called with the lock held.
+void Engine::check_room(size_t requests) {
+  const auto most = options_.max_queue + static_cast<int64_t>(sequences_.size());
+  if (static_cast<int64_t>(queue_.size() + requests) <= most - counters_.active) return;
+  counters_.rejected += requests;
+  throw QueueFullError(str("[engine] ", queue_.size(), " requests are waiting, expected at most ", options_.max_queue));
+}
+
 std::vector<std::shared_ptr<RequestTicket>> Engine::submit(std::vector<EngineRequest> requests) {
   std::vector<std::unique_ptr<Job>> jobs;
   std::vector<std::shared_ptr<RequestTicket>> tickets;
@@ -113,11 +126,7 @@ std::vector<std::shared_ptr<RequestTicket>> Engine::submit(std::vector<EngineReq
     const auto most = options_.max_queue + static_cast<int64_t>(sequences_.size());
     TG_CHECK(ValueError, static_cast<int64_t>(jobs.size()) <= most, "[engine] got ", jobs.size(),
              " requests at once, expected at most ", most);
-    if (static_cast<int64_t>(queue_.size() + jobs.size()) > most - counters_.active) {
-      counters_.rejected += jobs.size();
-      throw QueueFullError(
-          str("[engine] ", queue_.size(), " requests are waiting, expected at most ", options_.max_queue));
-    }
+    check_room(jobs.size());
     counters_.requests += jobs.size();
     for (auto& job : jobs) queue_.push_back(std::move(job));
     counters_.waiting = static_cast<int64_t>(queue_.size());
@@ -152,12 +161,20 @@ void Engine::work() {
       };
       wake_.wait(lock, [&] { return stopping_ || !queue_.empty() || busy(); });
     }
-    end_cancelled();
-    if (stopping_) return;
-    while (admit_one()) {}
-    if (!replies_are_behind()) prefill_some();
-    decode_all();
+    try {
+      end_cancelled();
+      if (stopping_) return;
+      while (admit_one()) {}
+      if (!replies_are_behind()) prefill_some();
+      decode_all();
+    } catch (const std::exception& e) { fail_all(e.what()); }  // no memory for a list of ours, say
   }
+}
+
+/// Ends all requests that have a sequence, so that what failed once is not tried for ever.
+void Engine::fail_all(const std::string& error) {
+  for (size_t s = 0; s < sequences_.size(); s++)
+    if (sequences_[s].job) finish(static_cast<int64_t>(s), FinishReason::kCancelled, error);
 }
 
 /// Ends what was cancelled since the last step; everything when the engine stops.
@@ -455,7 +472,13 @@ void Engine::report_end(Job& job, FinishReason reason, std::string error) {
     else if (reason == FinishReason::kCancelled) counters_.cancelled++;
     else counters_.finished++;
   }
-  if (job.request.on_end) job.request.on_end(job.end);
+  if (!job.request.on_end) return;
+  try {
+    job.request.on_end(job.end);
+  } catch (...) {  // an answer that could not be made is dropped, which its client is told; other requests go on
+    const std::lock_guard lock(mutex_);
+    counters_.failed++;
+  }
 }
 
 }  // namespace tg::llm

@@ -112,6 +112,8 @@ class Engine {
   /// QueueFullError, ValueError for an empty prompt or text, one that leaves no room for a token, sampling options out
   /// of range and more requests than the queue ever takes, Cancelled once stopped. Takes calls from any thread.
   std::vector<std::shared_ptr<RequestTicket>> submit(std::vector<EngineRequest> requests);
+  /// Throws QueueFullError where a request would not be taken now: before work is put into making one.
+  void check_queue();
   /// Ends all requests, waiting ones too, as cancelled, and joins the worker.
   void stop();
   EngineCounters counters() const;
@@ -122,6 +124,7 @@ class Engine {
   struct Sequence;
   void work();
   void end_cancelled();
+  void fail_all(const std::string& error);
   bool admit_one();
   void place(std::unique_ptr<Job> job, int64_t slot);
   void prefill_some();
@@ -129,6 +132,7 @@ class Engine {
   void prefill_text(int64_t slot, int64_t most);
   void count_prefill(Job& job, size_t tokens, double seconds);
   std::unique_ptr<Job> make_job(EngineRequest request) const;
+  void check_room(size_t requests);
   void check_prompt(std::span<const int32_t> prompt) const;
   void decode_all();
   bool replies_are_behind() const;

@@ -94,14 +94,20 @@ bool is_json(const io::HttpRequest& request) {
   return io::same_header_name(type.substr(0, std::min(type.find(';'), type.size())), "application/json");
 }
 
-/// Answers while the model is being loaded. Who asks for its health waits a moment, so that asking again at once is no
-/// load.
-void say_loading(const ServerState& s, const io::HttpRequest& request, const ReplyPtr& reply, ErrorShape shape) {
-  const bool health = request.path.ends_with("/health");
-  for (const auto start = Clock::now(); health && Clock::now() - start < kHealthWait && !reply->closed();) {
-    if (s.ready.load(std::memory_order_acquire)) return reply->send({200, std::string(kHealthy)});
+/// Waits a moment for the model, so that a client that asks for its health again at once is no load; one at most, and
+/// only where another handler is left for the others. Returns whether the model is there.
+bool wait_for_model(ServerState& s, const ReplyPtr& reply) {
+  if (s.options.http.handler_threads < 2 || s.health_waits.exchange(true)) return s.ready.load();
+  for (const auto start = Clock::now(); Clock::now() - start < kHealthWait && !reply->closed() && !s.ready.load();)
     std::this_thread::sleep_for(kHealthPoll);
-  }
+  s.health_waits = false;
+  return s.ready.load();
+}
+
+/// Answers while the model is being loaded.
+void say_loading(ServerState& s, const io::HttpRequest& request, const ReplyPtr& reply, ErrorShape shape) {
+  const bool health = request.path.ends_with("/health");
+  if (health && wait_for_model(s, reply)) return reply->send({200, std::string(kHealthy)});
   const std::string body =
       health ? R"({"status":"loading"})" : api_error_json({503, "the model is being loaded", {}, "loading"}, shape);
   reply->send({503, body, "application/json", {{"Retry-After", "1"}}});

@@ -16,11 +16,21 @@ EmbeddingQueue::~EmbeddingQueue() {
   thread_.join();
 }
 
+/// Checks that one more request may wait. To be called with the lock held.
+void EmbeddingQueue::check_room() const {
+  if (static_cast<int64_t>(queue_.size()) >= limit_)
+    throw QueueFullError(str("[embeddings] ", queue_.size(), " requests are waiting, expected at most ", limit_));
+}
+
+void EmbeddingQueue::check_queue() const {
+  const std::lock_guard lock(mutex_);
+  check_room();
+}
+
 void EmbeddingQueue::push(Work work) {
   {
     const std::lock_guard lock(mutex_);
-    if (static_cast<int64_t>(queue_.size()) >= limit_)
-      throw QueueFullError(str("[embeddings] ", queue_.size(), " requests are waiting, expected at most ", limit_));
+    check_room();
     queue_.push_back(std::move(work));
   }
   wake_.notify_one();
@@ -37,7 +47,10 @@ void EmbeddingQueue::run() {
       work = std::move(queue_.front());
       queue_.pop_front();
     }
-    work();
+    try {
+      work();
+    } catch (...) {  // work answers its client, or drops the answer; the next one goes on
+    }
   }
 }
 

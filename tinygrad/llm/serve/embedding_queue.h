@@ -12,8 +12,8 @@ namespace tg::llm {
 
 class EmbeddingQueue {
  public:
-  /// Work of one request: called from the queue's thread, must not throw. What it computes ends with Cancelled when the
-  /// queue stops.
+  /// Work of one request, called from the queue's thread: it answers its client. What it throws ends nothing else.
+  /// What it computes ends with Cancelled when the queue stops.
   using Work = std::function<void()>;
 
   explicit EmbeddingQueue(int64_t limit);
@@ -24,13 +24,16 @@ class EmbeddingQueue {
 
   /// Queues work; QueueFullError when as much as the limit is waiting.
   void push(Work work);
+  /// Throws QueueFullError where push would: before texts are looked at.
+  void check_queue() const;
 
  private:
   void run();
+  void check_room() const;
 
   int64_t limit_;
   std::atomic<bool> stopping_{false};
-  std::mutex mutex_;  // guards the queue
+  mutable std::mutex mutex_;  // guards the queue
   std::condition_variable wake_;
   std::deque<Work> queue_;
   std::thread thread_;

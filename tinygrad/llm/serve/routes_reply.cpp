@@ -117,6 +117,11 @@ std::vector<int32_t> end_tokens(const ServerState& s) {
 void require_generation(const ServerState& s) {
   if (!s.engine) throw ApiError(400, "this model makes embeddings only", "model");
 }
+/// The same, and that the queue takes a request: asked before work is put into reading one.
+void require_place(ServerState& s) {
+  require_generation(s);
+  s.engine->check_queue();
+}
 
 /// Generates the replies of a chat, in whichever API it was asked for.
 void start_chat(ServerState& s, const ChatRequest& request, AnswerFormatFactory format, const ReplyPtr& reply) {
@@ -141,19 +146,19 @@ void start_chat(ServerState& s, const ChatRequest& request, AnswerFormatFactory 
 }  // namespace
 
 void serve_chat(ServerState& s, const io::HttpRequest& http, const ReplyPtr& reply) {
-  require_generation(s);
+  require_place(s);
   start_chat(s, read_chat_request(parse_api_body(http.body), sampling_defaults(s), s.vocabulary()), make_chat_answer,
              reply);
 }
 
 void serve_responses(ServerState& s, const io::HttpRequest& http, const ReplyPtr& reply) {
-  require_generation(s);
+  require_place(s);
   ResponsesRequest request = read_responses_request(parse_api_body(http.body), sampling_defaults(s), s.vocabulary());
   start_chat(s, request.chat, responses_answer(std::move(request.echo)), reply);
 }
 
 void serve_messages(ServerState& s, const io::HttpRequest& http, const ReplyPtr& reply) {
-  require_generation(s);
+  require_place(s);
   start_chat(s, read_messages_request(parse_api_body(http.body), sampling_defaults(s), s.vocabulary()),
              make_messages_answer, reply);
 }
@@ -168,7 +173,7 @@ void serve_count_tokens(ServerState& s, const io::HttpRequest& http, const Reply
 }
 
 void serve_completions(ServerState& s, const io::HttpRequest& http, const ReplyPtr& reply) {
-  require_generation(s);
+  require_place(s);
   const CompletionRequest request =
       read_completion_request(parse_api_body(http.body), sampling_defaults(s), s.vocabulary());
   s.check_model(request.reply.model);

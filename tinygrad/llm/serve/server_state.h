@@ -46,6 +46,7 @@ struct ServerState {
   std::unique_ptr<TokenBytes> token_bytes;
   std::unique_ptr<EmbeddingQueue> embeddings;  ///< of a model that makes them itself
   std::atomic<bool> ready{false};              ///< the members above are there; false while they are made
+  std::atomic<bool> health_waits{false};       ///< a handler waits for `ready`
   SchemaStore schemas;
   std::atomic<const io::HttpServer*> http{nullptr};  ///< once it runs
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();

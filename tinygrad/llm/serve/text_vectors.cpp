@@ -82,6 +82,9 @@ void queue_for_decoder(ServerState& s, const VectorJobPtr& job) {
 }  // namespace
 
 void queue_vectors(ServerState& s, VectorJobPtr job) {
+  // Asked before the texts are tokenised, which takes its time.
+  if (s.embeddings) s.embeddings->check_queue();
+  else s.engine->check_queue();
   if (s.embeddings) queue_for_encoder(s, job);
   else queue_for_decoder(s, job);
 }
