@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <fstream>
 
@@ -67,6 +68,24 @@ TEST(Safetensors, WrittenHeadersAreAlignedAndRead) {
   EXPECT_THROW(io::safetensors_header({entries[0], entries[0]}), ValueError);
   EXPECT_THROW(io::safetensors_header({{"__metadata__", dtypes::uint8, {}, 0, 0}}), ValueError);
   EXPECT_THROW(io::safetensors_header({{"a", dtypes::weakint, {}, 0, 0}}), DTypeError);
+}
+
+TEST(Safetensors, ManyNamesTakeLinearTimeAndKeepTheirOrder) {
+  std::vector<io::SafetensorsEntry> entries;
+  for (int i = 0; i < 200000; i++) entries.push_back({str("n", (i * 7919L) % 200000), dtypes::uint8, {1}, 0, 0});
+  const auto start = std::chrono::steady_clock::now();
+  const std::string header = io::safetensors_header(entries, {{"z", "1"}, {"a", "2"}});
+  std::vector<uint8_t> file(header.begin(), header.end());
+  file.resize(file.size() + entries.size());
+  const io::Safetensors f = io::parse_safetensors(file, file.size(), "x");
+  io::SafetensorsIndex index;
+  for (const io::SafetensorsEntry& e : entries) index.files.emplace_back(e.name, "x.safetensors");
+  const io::SafetensorsIndex read = io::parse_safetensors_index(io::safetensors_index(index), "x");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60)) << "each name with all others: hours";
+  ASSERT_EQ(f.entries.size(), entries.size());
+  for (size_t i = 0; i < entries.size(); i++) ASSERT_EQ(f.entries[i].name, entries[i].name);
+  EXPECT_THAT(f.metadata, ElementsAre(Pair("z", "1"), Pair("a", "2")));
+  EXPECT_EQ(read.files, index.files);
 }
 
 TEST(Safetensors, ModelsComeBack) {

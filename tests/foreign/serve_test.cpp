@@ -548,7 +548,7 @@ TEST_F(Serve, FullQueuesSayTryAgain) {
   EXPECT_EQ(r.header("Retry-After"), "1");
   EXPECT_EQ(text_at(json_of(r), "error", "code"), "queue_full");
   // With the last places taken, nothing is put into a request: what is wrong with it is not found.
-  const auto places = server->engine_counters().sequences + options().engine.max_queue - taken();
+  const auto places = server->engine_counters().sequences + serve_options().engine.max_queue - taken();
   clients.push_back(std::make_unique<Client>(server->port()));
   clients.back()->send(post("/v1/completions", str(R"({"prompt":"x","max_tokens":2,"n":)", places, "}")));
   for (int i = 0; i < 5000 && taken() < 64 + places; i++) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -770,7 +770,7 @@ TEST(ServeSetup, HealthChecksLeaveAHandlerForOthersWhileLoading) {
         gate.wait();
         return test::served(std::make_shared<FakeLanguageModel>());
       },
-      options());
+      serve_options());
   std::vector<std::unique_ptr<Client>> checks;
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < 60; i++) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "fuzz/targets.h"
@@ -122,6 +123,31 @@ TEST(Tokenizer, NormalizedAddedTokensAreDecodedNormalized) {
   EXPECT_EQ(t.token_bytes(3), " nor");
   EXPECT_EQ(t.token_text(3), "NOR");
   EXPECT_EQ(with("false").decode(std::vector<int32_t>{1, 3, 2}, false), "a NOR b");
+}
+
+TEST(Tokenizer, TextsThatGrowWithoutEndAreRefused) {
+  const std::vector<uint8_t> bytes = corpus("tokenizer_json", "good_bpe");
+  const auto with = [&](const char* step, const nlohmann::json& value) {
+    nlohmann::json j = nlohmann::json::parse(bytes.begin(), bytes.end());
+    j[step] = value;
+    const std::string text = j.dump();
+    return Tokenizer::from_json({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, "model");
+  };
+  const nlohmann::json twice = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
+  const std::vector<nlohmann::json> steps(40, twice);  // each doubles what the one before made
+  const nlohmann::json long_step = {
+      {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(1 << 20, 'b')}};
+  const auto too_long = ThrowsMessage<ValueError>(HasSubstr("[tokenizer] got a text that grows too long: more than"));
+  const Tokenizer normal = with("normalizer", {{"type", "Sequence"}, {"normalizers", steps}});
+  EXPECT_THAT([&] { normal.encode("a"); }, too_long);
+  EXPECT_EQ(normal.encode("b").size(), 2u);
+  const Tokenizer long_text = with("normalizer", long_step), long_reply = with("decoder", long_step);
+  EXPECT_THAT([&] { long_text.encode("aaaaaaaaa"); }, too_long);
+  const Tokenizer decoder = with("decoder", {{"type", "Sequence"}, {"decoders", steps}});
+  const int32_t a = with("normalizer", nullptr).encode("a").back();
+  EXPECT_THAT([&] { decoder.decode(std::vector<int32_t>{a}, false); }, too_long);
+  EXPECT_THAT([&] { decoder.token_bytes(a); }, too_long);
+  EXPECT_THAT([&] { long_reply.decode(std::vector<int32_t>(30, a), false); }, too_long);
 }
 
 TEST(Tokenizer, BytesThatAreNotUtf8CountAsReplacements) {

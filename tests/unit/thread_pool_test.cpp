@@ -26,14 +26,15 @@ namespace {
 thread_local int allocations_left = -1;
 }  // namespace
 
-void* operator new(size_t bytes) {
+// Not inlined: the compiler takes a free() it sees for one of other memory.
+[[gnu::noinline]] void* operator new(size_t bytes) {
   if (allocations_left == 0) throw std::bad_alloc();
   if (allocations_left > 0) allocations_left--;
   if (void* p = std::malloc(bytes ? bytes : 1)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept { std::free(p); }
 
 namespace {
 

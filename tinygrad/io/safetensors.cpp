@@ -4,14 +4,27 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "tinygrad/base/error.h"
 
 namespace tg::io {
 namespace {
 
-using Json = nlohmann::ordered_json;
+/// Objects of what is read are trees: those of ordered_json are searched from one end, which for a million names takes
+/// hours. HeaderJson notes the order of names. What is written is appended, which searches nothing.
+using Json = nlohmann::json;
+using WrittenJson = nlohmann::ordered_json;
+
+void append(WrittenJson& object, const std::string& key, WrittenJson value) {
+  object.get_ref<WrittenJson::object_t&>().push_back({key, std::move(value)});
+}
+
+const std::string kMetadata = "__metadata__", kWeightMap = "weight_map", kIndexMetadata = "metadata";
 
 const std::pair<std::string_view, DType> kTypes[] = {{"BOOL", dtypes::bool_},
                                                      {"I8", dtypes::int8},
@@ -33,20 +46,54 @@ const std::pair<std::string_view, DType> kTypes[] = {{"BOOL", dtypes::bool_},
 // Types of the format that no DType stands for.
 constexpr std::string_view kMissingTypes[] = {"C64", "F4", "F6_E2M3", "F6_E3M2", "F8_E8M0"};
 
+/// A header, with the names of its object, and of the objects in it, in the order of the file.
+struct Header {
+  Json json;
+  std::vector<std::string> names;
+  std::unordered_map<std::string, std::vector<std::string>> inner;
+  /// Returns the names of one of the objects in it.
+  const std::vector<std::string>& names_of(const std::string& object) const {
+    static const std::vector<std::string> none;
+    const auto found = inner.find(object);
+    return found == inner.end() ? none : found->second;
+  }
+};
+
 /// Parses JSON, at most as many levels deep as a header has, and rejects a name that occurs twice in one object, more
-/// names than kMaxSafetensorsEntries and lists longer than a shape, before they take memory.
-class HeaderJson {
+/// names than kMaxSafetensorsEntries and lists longer than a shape, before they take memory: a first pass looks at it
+/// without storing values. (The parser's own filter looks at all members of an object after each.)
+class HeaderJson : public nlohmann::json_sax<Json> {
  public:
-  static Json parse(std::string_view text, std::string_view name) {
+  static Header parse(std::string_view text, std::string_view name) {
     TG_CHECK(FormatError, text.size() <= kMaxSafetensorsHeader, "[safetensors] ", name, ": got ", text.size(),
              " bytes of JSON, expected at most ", kMaxSafetensorsHeader);
     HeaderJson checks(name);
-    const auto check = [&](int depth, Json::parse_event_t event, Json& parsed) { return checks(depth, event, parsed); };
-    try {
-      return Json::parse(text, check);
-    } catch (const Json::exception& e) {
-      throw FormatError(str("[safetensors] ", name, ": the header is no JSON: ", e.what()));
-    }
+    Json::sax_parse(text, &checks);
+    checks.header_.json = Json::parse(text);
+    return std::move(checks.header_);
+  }
+
+  bool null() override { return count_value(); }
+  bool boolean(bool) override { return count_value(); }
+  bool number_integer(int64_t) override { return count_value(); }
+  bool number_unsigned(uint64_t) override { return count_value(); }
+  bool number_float(double, const std::string&) override { return count_value(); }
+  bool string(std::string&) override { return count_value(); }
+  bool binary(Json::binary_t&) override { return count_value(); }
+  bool start_object(size_t) override { return open(/*is_list=*/false); }
+  bool start_array(size_t) override { return open(/*is_list=*/true); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& key) override {
+    TG_CHECK(FormatError, open_.back().keys.insert(key).second, "[safetensors] ", name_, ": ", Json(key).dump(),
+             " stands twice");
+    TG_CHECK(FormatError, ++keys_ <= 4 * kMaxSafetensorsEntries, "[safetensors] ", name_, ": got more than ",
+             kMaxSafetensorsEntries, " entries");
+    note_order(key);
+    return true;
+  }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& e) override {
+    throw FormatError(str("[safetensors] ", name_, ": the header is no JSON: ", e.what()));
   }
 
  private:
@@ -55,32 +102,38 @@ class HeaderJson {
     size_t values = 0;
     bool is_list = false;
   };
+  static constexpr size_t kMaxDepth = 4;
   explicit HeaderJson(std::string_view name) : name_(name) {}
 
-  bool operator()(int depth, Json::parse_event_t event, const Json& parsed) {
-    using Event = Json::parse_event_t;
-    TG_CHECK(FormatError, depth <= 4, "[safetensors] ", name_, ": the header is nested too deeply");
-    if (event == Event::value || event == Event::object_start || event == Event::array_start) count_value();
-    if (event == Event::object_start || event == Event::array_start)
-      open_.push_back({{}, 0, event == Event::array_start});
-    if (event == Event::object_end || event == Event::array_end) open_.pop_back();
-    if (event == Event::key) {
-      TG_CHECK(FormatError, open_.back().keys.insert(parsed.get<std::string>()).second, "[safetensors] ", name_, ": ",
-               parsed.dump(), " stands twice");
-      TG_CHECK(FormatError, ++keys_ <= 4 * kMaxSafetensorsEntries, "[safetensors] ", name_, ": got more than ",
-               kMaxSafetensorsEntries, " entries");
-    }
+  bool open(bool is_list) {
+    count_value();
+    open_.push_back({{}, 0, is_list});
     return true;
   }
-  void count_value() {
-    if (open_.empty() || !open_.back().is_list) return;
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+  bool count_value() {
+    TG_CHECK(FormatError, open_.size() <= kMaxDepth, "[safetensors] ", name_, ": the header is nested too deeply");
+    if (open_.empty() || !open_.back().is_list) return true;
     TG_CHECK(FormatError, ++open_.back().values <= kMaxSafetensorsAxes, "[safetensors] ", name_,
              ": got a list of more than ", kMaxSafetensorsAxes, " numbers");
+    return true;
+  }
+  /// Notes a name of the header's object, or of one of the few objects in it whose order counts.
+  void note_order(const std::string& key) {
+    if (open_.size() == 1) header_.names.push_back(key);
+    else if (open_.size() == 2 && !header_.names.empty() &&
+             (header_.names.back() == kMetadata || header_.names.back() == kWeightMap ||
+              header_.names.back() == kIndexMetadata))
+      header_.inner[header_.names.back()].push_back(key);
   }
 
   std::string_view name_;
   std::vector<Level> open_;
   size_t keys_ = 0;
+  Header header_;
 };
 
 uint64_t number(const Json& j, std::string_view name, const std::string& tensor) {
@@ -137,9 +190,12 @@ void check_coverage(const Safetensors& f, uint64_t data_size, std::string_view n
            " behind the header belong to no tensor");
 }
 
-std::vector<std::pair<std::string, std::string>> texts(const Json& object) {
+std::vector<std::pair<std::string, std::string>> texts(const Header& h, const std::string& object) {
   std::vector<std::pair<std::string, std::string>> out;
-  for (const auto& [k, v] : object.items()) out.emplace_back(k, v.is_string() ? v.get<std::string>() : v.dump());
+  for (const std::string& k : h.names_of(object)) {
+    const Json& v = h.json.at(object).at(k);
+    out.emplace_back(k, v.is_string() ? v.get<std::string>() : v.dump());
+  }
   return out;
 }
 
@@ -163,17 +219,18 @@ Safetensors parse_safetensors(std::span<const uint8_t> bytes, uint64_t file_size
            " is no safetensors file: it does not begin with the length of a header and the header");
   TG_CHECK(FormatError, length <= file_size - 8 && length <= bytes.size() - 8, "[safetensors] ", name,
            ": got a header of ", length, " bytes in a file of ", file_size, ": the file is cut off");
-  const Json j =
+  const Header h =
       HeaderJson::parse({reinterpret_cast<const char*>(bytes.data()) + 8, static_cast<size_t>(length)}, name);
-  TG_CHECK(FormatError, j.is_object(), "[safetensors] ", name, ": the header is no JSON object");
+  TG_CHECK(FormatError, h.json.is_object(), "[safetensors] ", name, ": the header is no JSON object");
   Safetensors out{8 + length, {}, {}};
-  for (const auto& [key, value] : j.items()) {
-    if (key != "__metadata__") {
+  for (const std::string& key : h.names) {
+    const Json& value = h.json.at(key);
+    if (key != kMetadata) {
       out.entries.push_back(entry(key, value, file_size - out.data_start, name));
       continue;
     }
     TG_CHECK(FormatError, value.is_object(), "[safetensors] ", name, ": __metadata__ is no JSON object");
-    out.metadata = texts(value);
+    out.metadata = texts(h, kMetadata);
   }
   TG_CHECK(FormatError, out.entries.size() <= kMaxSafetensorsEntries, "[safetensors] ", name, ": got ",
            out.entries.size(), " tensors, expected at most ", kMaxSafetensorsEntries);
@@ -183,28 +240,29 @@ Safetensors parse_safetensors(std::span<const uint8_t> bytes, uint64_t file_size
 
 std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
                                const std::vector<std::pair<std::string, std::string>>& metadata) {
-  Json j = Json::object();
+  WrittenJson j = WrittenJson::object();
   if (!metadata.empty()) {
-    Json& m = j["__metadata__"] = Json::object();
+    WrittenJson& m = j[kMetadata] = WrittenJson::object();
     for (const auto& [key, value] : metadata) m[key] = value;
   }
+  std::unordered_set<std::string_view> names;
   uint64_t at = 0;
   for (const SafetensorsEntry& e : entries) {
     const auto* t =
         std::find_if(std::begin(kTypes), std::end(kTypes), [&](const auto& k) { return k.second == e.dtype; });
     TG_CHECK(DTypeError, t != std::end(kTypes), "[safetensors] got ", e.name, " of ", e.dtype,
              ", a type the format has not");
-    TG_CHECK(ValueError, e.name != "__metadata__" && !j.contains(e.name), "[safetensors] got the name ", e.name,
+    TG_CHECK(ValueError, e.name != kMetadata && names.insert(e.name).second, "[safetensors] got the name ", e.name,
              " twice, or one that is reserved");
     uint64_t bytes = static_cast<uint64_t>(e.dtype.itemsize());
     for (int64_t d : e.shape) bytes *= static_cast<uint64_t>(d);
-    j[e.name] = {{"dtype", t->first}, {"shape", e.shape}, {"data_offsets", {at, at + bytes}}};
+    append(j, e.name, {{"dtype", t->first}, {"shape", e.shape}, {"data_offsets", {at, at + bytes}}});
     at += bytes;
   }
   std::string text;
   try {
     text = j.dump();
-  } catch (const Json::exception& e) {
+  } catch (const WrittenJson::exception& e) {
     throw ValueError(str("[safetensors] got a name or metadata that is no UTF-8: ", e.what()));
   }
   text.append((8 - text.size() % 8) % 8, ' ');
@@ -214,31 +272,33 @@ std::string safetensors_header(const std::vector<SafetensorsEntry>& entries,
 }
 
 SafetensorsIndex parse_safetensors_index(std::string_view text, std::string_view name) {
-  const Json j = HeaderJson::parse(text, name);
-  TG_CHECK(FormatError, j.is_object() && j.contains("weight_map") && j["weight_map"].is_object(), "[safetensors] ",
-           name, ": got an index without weight_map, expected the files of tensors by name");
+  const Header h = HeaderJson::parse(text, name);
+  const Json& j = h.json;
+  TG_CHECK(FormatError, j.is_object() && j.contains(kWeightMap) && j[kWeightMap].is_object(), "[safetensors] ", name,
+           ": got an index without weight_map, expected the files of tensors by name");
   SafetensorsIndex out;
-  for (const auto& [tensor, file] : j["weight_map"].items()) {
+  for (const std::string& tensor : h.names_of(kWeightMap)) {
+    const Json& file = j[kWeightMap].at(tensor);
     TG_CHECK(FormatError, file.is_string() && is_plain_name(file.get_ref<const std::string&>()), "[safetensors] ", name,
              ": got the file ", file.dump(), " of ", tensor, ", expected the name of a file in the index's folder");
     out.files.emplace_back(tensor, file.get<std::string>());
   }
-  if (j.contains("metadata") && j["metadata"].is_object()) out.metadata = texts(j["metadata"]);
+  if (j.contains(kIndexMetadata) && j[kIndexMetadata].is_object()) out.metadata = texts(h, kIndexMetadata);
   return out;
 }
 
 std::string safetensors_index(const SafetensorsIndex& index) {
-  Json metadata = Json::object(), files = Json::object();
+  WrittenJson metadata = WrittenJson::object(), files = WrittenJson::object();
   for (const auto& [key, value] : index.metadata) {
     const bool number = !value.empty() && value.size() < 19 && (value[0] != '0' || value.size() == 1) &&
                         value.find_first_not_of("0123456789") == std::string::npos;
     if (number) metadata[key] = std::stoull(value);
     else metadata[key] = value;
   }
-  for (const auto& [tensor, file] : index.files) files[tensor] = file;
+  for (const auto& [tensor, file] : index.files) append(files, tensor, file);
   try {
-    return Json{{"metadata", std::move(metadata)}, {"weight_map", std::move(files)}}.dump(2) + "\n";
-  } catch (const Json::exception& e) {
+    return WrittenJson{{kIndexMetadata, std::move(metadata)}, {kWeightMap, std::move(files)}}.dump(2) + "\n";
+  } catch (const WrittenJson::exception& e) {
     throw ValueError(str("[safetensors] got a name or metadata that is no UTF-8: ", e.what()));
   }
 }

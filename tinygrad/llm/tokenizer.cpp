@@ -7,6 +7,7 @@
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/hash.h"
 #include "tinygrad/base/text.h"
+#include "tinygrad/llm/tokenize/growth_limit.h"
 #include "tinygrad/llm/tokenize/tokenizer_parts.h"
 #include "tinygrad/llm/tokenize/unicode_text.h"
 
@@ -169,9 +170,10 @@ void WordCache::put(std::string_view word, const int32_t* tokens, size_t count, 
 
 std::string Tokenizer::Parts::normalize(std::string_view text) const {
   std::string normal(text);
+  const GrowthLimit limit(text.size());
   for (const NormalizerPtr& step : normalizers) {
     normal = step->apply(normal);
-    TG_CHECK(ValueError, normal.size() <= (size_t(1) << 30), "[tokenizer] got a text that grows too long");
+    limit.check(normal.size());
   }
   return normal;
 }

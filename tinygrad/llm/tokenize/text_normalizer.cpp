@@ -5,6 +5,7 @@
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/text.h"
+#include "tinygrad/llm/tokenize/growth_limit.h"
 
 namespace tg::llm {
 namespace {
@@ -84,7 +85,9 @@ class SentencePieceStep : public NormalizerStep {
     out.reserve(text.size() + text.size() / 4);
     if (options_.add_dummy_prefix) out += kSpaceMark;
     bool after_space = squeeze;
+    const GrowthLimit limit(text.size());
     while (!text.empty()) {
+      limit.check(out.size());
       size_t used = 0;
       std::string_view part = prefix(text, used);
       while (after_space && part.starts_with(' ')) part.remove_prefix(1);
@@ -196,12 +199,13 @@ NormalizerPtr prepend_normalizer(std::string prefix) {
 NormalizerPtr replace_normalizer(SplitPattern pattern, std::string content) {
   return step([pattern = std::move(pattern), content = std::move(content)](std::string_view text) {
     std::string out;
+    const GrowthLimit limit(text.size());
     SplitPattern::Search search(pattern, text);
     size_t done = 0, from = 0, begin = 0, end = 0;
     while (from <= text.size() && search.find(from, begin, end)) {
       out += text.substr(done, begin - done);
       out += content;
-      TG_CHECK(ValueError, out.size() <= (size_t(1) << 30), "[tokenizer] got a text that grows too long");
+      limit.check(out.size());
       done = end;
       from = end > begin ? end : end < text.size() ? end + utf8_length(text[end]) : end + 1;
     }
@@ -220,7 +224,9 @@ NormalizerPtr precompiled_normalizer(CharsMap map) {
   return step([map = std::move(map)](std::string_view text) {
     constexpr size_t kWholeCluster = 6;  // longer clusters are replaced character by character
     std::string out;
+    const GrowthLimit limit(text.size());
     for (size_t i = 0; i < text.size();) {
+      limit.check(out.size());
       const size_t end = grapheme_end(text, i);
       std::string_view replacement;
       if (end - i < kWholeCluster && map.find(text.substr(i, end - i), false, replacement) > 0) {

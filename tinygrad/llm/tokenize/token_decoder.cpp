@@ -4,22 +4,30 @@
 #include <utility>
 
 #include "tinygrad/base/text.h"
+#include "tinygrad/llm/tokenize/growth_limit.h"
 #include "tinygrad/llm/tokenize/text_split.h"
 #include "tinygrad/llm/tokenize/unicode_text.h"
 
 namespace tg::llm {
 namespace {
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
+void replace_all(std::string& text, std::string_view from, std::string_view to, const GrowthLimit* limit = nullptr) {
   if (from.empty() || text.find(from) == text.npos) return;
   std::string out;
   size_t done = 0;
   for (size_t at = text.find(from); at != text.npos; at = text.find(from, done)) {
     out.append(text, done, at - done);
     out += to;
+    if (limit) limit->check(out.size());
     done = at + from.size();
   }
   text = out.append(text, done, text.npos);
+}
+
+size_t bytes_of(const std::vector<std::string>& texts) {
+  size_t n = 0;
+  for (const std::string& t : texts) n += t.size();
+  return n;
 }
 
 /// Removes the spaces of English text that WordPiece's detokenization would leave.
@@ -100,6 +108,7 @@ int byte_of_spelling(std::string_view token) {
 }
 
 std::string TokenDecoder::decode(std::vector<std::string> tokens) const {
+  const GrowthLimit limit(bytes_of(tokens));
   for (const DecodeStep& step : steps) {
     switch (step.kind) {
       case DecodeStep::kByteLevel: {
@@ -109,7 +118,10 @@ std::string TokenDecoder::decode(std::vector<std::string> tokens) const {
         break;
       }
       case DecodeStep::kReplace:
-        for (std::string& t : tokens) replace_all(t, step.from, step.to);
+        for (size_t i = 0, made = 0; i < tokens.size(); i++) {
+          replace_all(tokens[i], step.from, step.to, &limit);
+          limit.check(made += tokens[i].size());
+        }
         break;
       case DecodeStep::kByteFallback: tokens = join_bytes(std::move(tokens)); break;
       case DecodeStep::kFuse: tokens.assign(1, joined(tokens)); break;
@@ -133,11 +145,12 @@ std::string TokenDecoder::decode(std::vector<std::string> tokens) const {
 
 std::string TokenDecoder::bytes(std::string_view token, bool first) const {
   std::string t(token);
+  const GrowthLimit limit(token.size());
   bool fused = false;
   for (const DecodeStep& step : steps) {
     switch (step.kind) {
       case DecodeStep::kByteLevel: t = spelled_bytes(t); break;
-      case DecodeStep::kReplace: replace_all(t, step.from, step.to); break;
+      case DecodeStep::kReplace: replace_all(t, step.from, step.to, &limit); break;
       case DecodeStep::kByteFallback:
         if (const int byte = byte_of_spelling(t); byte >= 0) t.assign(1, static_cast<char>(byte));
         break;
