@@ -13,6 +13,7 @@
 #include "tinygrad/uop/graph_lock.h"
 #include "tinygrad/uop/multi.h"
 #include "tinygrad/uop/spec.h"
+#include "tinygrad/uop/user_table.h"
 
 #ifdef __linux__
 #include <sys/mman.h>
@@ -141,6 +142,7 @@ UOp Graph::intern(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg,
   if (kind_ == Kind::kGlobal) {
     n->flags |= Node::kInZeroList;
     zero_list_.push_back(n);
+    user_table::add(UOp(n));
   } else if (Arg::boxed(n->arg_kind)) boxed_.push_back(n);
   live_++;
   built_++;
@@ -215,12 +217,14 @@ void Graph::forward(UOp from, UOp to) {
     if (!(t_hidden && t_hidden->erase(from.node())) && !is_outdated(UOp(before))) return;
     to.node()->refs.fetch_add(1, std::memory_order_relaxed);
     release_locked(std::exchange(before, to.node()));
+    user_table::add_forward(from, to);
     return;
   }
   if (t_hidden) t_hidden->erase(from.node());  // a new node where a hidden one was
   from.node()->flags |= Node::kForwarded;
   to.node()->refs.fetch_add(1, std::memory_order_relaxed);
   forwards_[from.node()] = to.node();
+  user_table::add_forward(from, to);
 }
 UOp Graph::forwarded(UOp u) const {
   if (!(u.node()->flags & Node::kForwarded)) return UOp();
@@ -257,6 +261,7 @@ void Graph::recycle(const Node* n) {
   if (n->op == Ops::BUFFER && g_buffer_death)
     if (const ParamArg& p = UOp(n).arg<ParamArg>(); p.addrspace == AddrSpace::kGlobal) g_buffer_death(p.slot);
   Arg::release(n->arg_kind, n->arg_bits);
+  user_table::erase(UOp(n));
   const size_t c = n->id / kFactChunk;
   if (c < facts_.size() && facts_[c]) facts_[c][n->id % kFactChunk] = Facts();
   if (c < bounds_.size() && bounds_[c]) bounds_[c][n->id % kFactChunk] = {1, 0};
@@ -292,6 +297,7 @@ void Graph::sweep_once() {
     std::erase_if(free_ids_, [&](uint32_t id) { return id >= next_id_; });
     facts_.resize(std::min<size_t>(facts_.size(), next_id_ / kFactChunk + 1));
     bounds_.resize(std::min<size_t>(bounds_.size(), next_id_ / kFactChunk + 1));
+    user_table::trim(next_id_);
     size_t size = 1 << 14;
     while (live_ * 10 > size * 4) size *= 2;
     rebuild(size);
