@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_set>
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/error.h"
@@ -37,12 +38,11 @@ Tensor norm(const Tensor& t) { return t.cast(least_upper_dtype(t.dtype(), dtypes
 Optimizer::Optimizer(const char* name, const Tensors& params, double rate, std::optional<bool> fused)
     : name_(name), fused_(fused.value_or(bool(env::FUSE_OPTIM))) {
   check_not_negative(name, {{"lr", rate}});
+  std::unordered_set<const Tensor::Impl*> seen;
   for (const Tensor& p : params) {
     TG_CHECK(ValueError, p.defined(), "[", name,
              "] got an undefined tensor among the parameters, expected those of nn::get_parameters(model)");
-    Tensors& kind = p.requires_grad() == false ? buffers_ : params_;
-    if (std::any_of(kind.begin(), kind.end(), [&](const Tensor& t) { return t.is_same(p); })) continue;
-    kind.push_back(p);
+    if (seen.insert(p.impl()).second) (p.requires_grad() == false ? buffers_ : params_).push_back(p);
   }
   TG_CHECK(ValueError, !params_.empty(), "[", name, "] got ",
            params.empty() ? "no tensor" : "only tensors with requires_grad(false)",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/tensor/state/effects.h"
@@ -65,25 +66,33 @@ bool is_packed(const Tensor& value) {
 }
 
 namespace {
-/// Compares the names of both, and the shapes of what both have.
-LoadReport match_names(const StateDict& target, const StateDict& source) {
+/// Tensors of a model and their values, of names that both sides have.
+struct Matched {
   LoadReport report;
+  Tensors targets, values;
+};
+
+/// Compares the names of both, and the shapes of what both have.
+Matched match_names(const StateDict& target, const StateDict& source) {
+  Matched m;
   std::unordered_map<std::string_view, const Tensor*> values;
   for (const auto& [name, t] : source) values.emplace(name, &t);
+  std::unordered_set<std::string_view> used;
   for (const auto& [name, t] : target) {
     const auto at = values.find(name);
     if (at == values.end()) {
-      report.missing.push_back(name);
+      m.report.missing.push_back(name);
       continue;
     }
     TG_CHECK(ShapeError, same_shape(t.shape(), at->second->shape()), "[load_state_dict] ", name, ": got shape ",
              at->second->shape(), ", expected ", t.shape());
-    report.loaded.push_back(name);
-    values.erase(at);
+    m.targets.push_back(t);
+    m.values.push_back(*at->second);
+    (used.insert(name).second ? m.report.loaded : m.report.missing).push_back(name);
   }
   for (const auto& [name, t] : source)
-    if (values.contains(name)) report.unexpected.push_back(name);
-  return report;
+    if (!used.contains(name)) m.report.unexpected.push_back(name);
+  return m;
 }
 
 /// Returns a value where `t` is, without sharing storage. A tensor on several devices stays sharded as it is.
@@ -104,18 +113,12 @@ void load_value(const Tensor& t, const Tensor& value, bool in_place) {
 }  // namespace
 
 LoadReport load_state_dict(const StateDict& target, const StateDict& source, const LoadOptions& o) {
-  const LoadReport report = match_names(target, source);
+  const auto [report, own, values] = match_names(target, source);
   TG_CHECK(ValueError, !o.strict || (report.missing.empty() && report.unexpected.empty()), "[load_state_dict] ",
            report.missing.empty() ? "" : "missing: " + listed(report.missing),
            report.missing.empty() || report.unexpected.empty() ? "" : "; ",
            report.unexpected.empty() ? "" : "unexpected: " + listed(report.unexpected),
            " (strict = false loads what both have)");
-  Tensors own, values;
-  for (const auto& [name, t] : target)
-    if (source.contains(name)) {
-      own.push_back(t);
-      values.push_back(source.at(name));
-    }
   const std::vector<bool> in_place = written_in_place(own);
   Tensors changed;
   for (size_t i = 0; i < own.size(); i++) {
