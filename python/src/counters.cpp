@@ -26,6 +26,7 @@ void bind_counters(nb::module_& m) {
         if (name == "sent_bytes") return nb::int_(GlobalCounters::sent.load());
         if (name == "compiled") return nb::int_(GlobalCounters::compiled.load());
         if (name == "disk_hits") return nb::int_(GlobalCounters::disk_hits.load());
+        if (name == "searched") return nb::int_(GlobalCounters::searched.load());
         throw nb::key_error(std::string(name).c_str());
       },
       "name"_a, "A counter of the process.");

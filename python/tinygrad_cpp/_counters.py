@@ -33,6 +33,7 @@ class _Counters(type):
       lambda cls: _core.counter_get("sent_bytes"))
   compiled, disk_hits = property(lambda cls: _core.counter_get("compiled")), property(
       lambda cls: _core.counter_get("disk_hits"))
+  searched = property(lambda cls: _core.counter_get("searched"))
   mem_used = property(lambda cls: _core.memory_used(""))
   mem_used_per_device = _MemoryPerDevice()
 
@@ -41,6 +42,7 @@ class GlobalCounters(metaclass=_Counters):
   """Counters of the process: kernels and copies run (kernel_count), their estimated operations and bytes (global_ops,
   global_mem), their time (time_sum_s, measured under DEBUG=2 and PROFILE=1), kernels compiled and kernels found in the
   disk cache (compiled, disk_hits), the time until kernels were ready and the time of runs (compile_sum_s, run_sum_s),
+  live tensors and nodes that were looked at to find those that a write, a realize or a gradient concerns (searched),
   and the bytes that live buffers hold (mem_used, mem_used_per_device), which reset() leaves alone."""
 
   @staticmethod

@@ -29,10 +29,10 @@ namespace tg {
 std::atomic<int64_t> GlobalCounters::kernels{0}, GlobalCounters::copies{0}, GlobalCounters::collectives{0},
     GlobalCounters::sent{0}, GlobalCounters::compiled{0}, GlobalCounters::ops{0}, GlobalCounters::mem{0},
     GlobalCounters::nanoseconds{0}, GlobalCounters::runs{0}, GlobalCounters::run_ns{0}, GlobalCounters::compile_ns{0},
-    GlobalCounters::disk_hits{0};
+    GlobalCounters::disk_hits{0}, GlobalCounters::searched{0};
 void GlobalCounters::reset() {
   kernels = copies = collectives = sent = compiled = ops = mem = nanoseconds = runs = run_ns = compile_ns = disk_hits =
-      0;
+      searched = 0;
 }
 
 namespace {

@@ -18,6 +18,8 @@ struct GlobalCounters {
   /// Time until their kernels were ready: code generation, compiler, loader, caches.
   static std::atomic<int64_t> compile_ns;
   static std::atomic<int64_t> disk_hits;  ///< kernels found in the disk cache
+  /// Live tensors and nodes that were looked at to find the tensors a write, a realize or a gradient concerns.
+  static std::atomic<int64_t> searched;
   static void reset();
 };
 

@@ -13,8 +13,25 @@
 
 namespace tg {
 
+namespace tensor_detail {
+void set_uop(Tensor::Impl& t, UOp u);
+
+/// The node of a tensor. Only set_uop() gives it another one: tensors are listed by their node.
+class TensorNode {
+ public:
+  explicit TensorNode(UOp u) : ref_(u) {}
+  TensorNode(const TensorNode&) = delete;
+  UOp get() const { return ref_.get(); }
+  operator UOp() const { return ref_.get(); }
+
+ private:
+  friend void set_uop(Tensor::Impl& t, UOp u);
+  UOpRef ref_;
+};
+}  // namespace tensor_detail
+
 struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
-  UOpRef uop;
+  tensor_detail::TensorNode uop;
   std::shared_ptr<Impl> grad;
   std::optional<bool> requires_grad;
   bool asked = false;                  ///< requires_grad by the user, not as a parameter of a layer
@@ -24,7 +41,9 @@ struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
   HostBytes host_view;                 ///< what bytes() handed out last; guarded by the graph's lock
   UOpRef literal;                      ///< of one that was assigned to and never had storage: what it was before
   const void* thread = this_thread();  ///< that made it, or assigned to it last
-  Impl *previous = nullptr, *next = nullptr;  ///< live tensors, oldest first
+  uint64_t number = 0;                 ///< of tensors made before it
+  Impl *previous = nullptr, *next = nullptr;              ///< live tensors, oldest first
+  Impl *previous_alike = nullptr, *next_alike = nullptr;  ///< live tensors of the same node, latest first
   /// Returns a value that identifies the calling thread.
   static const void* this_thread() {
     static thread_local const char here = 0;
@@ -36,8 +55,17 @@ struct Tensor::Impl : std::enable_shared_from_this<Tensor::Impl> {
 
 namespace tensor_detail {
 
-/// Calls `f` for every live tensor, in order of creation. Under a GraphScope.
+using Impls = std::vector<std::shared_ptr<Tensor::Impl>>;
+
+/// Calls `f` for every live tensor, in order of creation. Under a GraphScope. What is done for each operation, write or
+/// step asks for the tensors of the nodes it has to do with instead (state/viewers.h).
 void each_live(const std::function<void(Tensor::Impl&)>& f);
+/// Returns the live tensors of these nodes, not of views of them, each once and in order of creation.
+Impls tensors_of(std::span<const UOp> nodes);
+/// Returns the live tensors whose expression has a FUNCTION, in order of creation.
+Impls tensors_with_functions();
+/// Sorts tensors by creation, each once.
+Impls in_order(Impls tensors);
 
 /// Opened by every public method: makes the graph current, and with EAGER=1 realizes the result of the outermost method
 /// at once.
@@ -102,8 +130,7 @@ void realize_pending(const Tensors& tensors, bool keep);
 void with_oom_report(const std::function<void()>& f);
 /// Returns the node's device, or the one a tensor without a device is computed on.
 std::string device_or_default(UOp u);
-void set_uop(Tensor::Impl& t, UOp u);
-/// Does so for a handle that gets another value or place: what bytes() handed out may go.
+/// Calls set_uop() for a handle that gets another value or place: what bytes() handed out may go.
 void reassign(Tensor::Impl& t, UOp u);
 
 }  // namespace tensor_detail

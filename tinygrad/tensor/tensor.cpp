@@ -1,8 +1,7 @@
-/// \file The handle: registry of live tensors, method scope, properties, casts and graph edges.
+/// \file The handle: method scope, properties, casts and graph edges.
 #include "tinygrad/tensor/tensor.h"
 
 #include <algorithm>
-#include <mutex>
 
 #include "tinygrad/base/env.h"
 #include "tinygrad/runtime/buffer.h"
@@ -19,44 +18,7 @@
 namespace tg {
 using namespace tensor_detail;
 
-namespace {
-struct LiveList {
-  std::mutex mutex;
-  Tensor::Impl *first = nullptr, *last = nullptr;
-};
-LiveList& live() {
-  static auto* l = new LiveList;
-  return *l;
-}  // never destroyed: tensors may outlive main
-}  // namespace
-
-Tensor::Impl::Impl(UOp u) : uop(u) {
-  LiveList& l = live();
-  std::lock_guard lock(l.mutex);
-  previous = l.last;
-  (l.last ? l.last->next : l.first) = this;
-  l.last = this;
-}
-Tensor::Impl::~Impl() {
-  LiveList& l = live();
-  std::lock_guard lock(l.mutex);
-  (previous ? previous->next : l.first) = next;
-  (next ? next->previous : l.last) = previous;
-}
-
 namespace tensor_detail {
-
-void each_live(const std::function<void(Tensor::Impl&)>& f) {
-  // The tensors are held while `f` runs, and the list is unlocked: the last owner of one may release it meanwhile.
-  LiveList& l = live();
-  std::vector<std::shared_ptr<Tensor::Impl>> all;
-  {
-    std::lock_guard lock(l.mutex);
-    for (Tensor::Impl* i = l.first; i; i = i->next)
-      if (auto p = i->weak_from_this().lock()) all.push_back(std::move(p));
-  }
-  for (auto& p : all) f(*p);
-}
 
 int& OpScope::depth() {
   static thread_local int d = 0;
@@ -177,11 +139,6 @@ UOp current(UOp u) {
 std::string device_or_default(UOp u) {
   const std::string& d = device_of(u);
   return d.empty() ? Device::default_name() : d;
-}
-
-void set_uop(Tensor::Impl& t, UOp u) {
-  if (t.uop.get() == u) return;
-  t.uop = UOpRef(u);
 }
 
 void reassign(Tensor::Impl& t, UOp u) {

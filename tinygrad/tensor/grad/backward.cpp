@@ -8,6 +8,7 @@
 #include "tinygrad/tensor/node_ops.h"
 #include "tinygrad/tensor/state/effects.h"
 #include "tinygrad/tensor/state/history.h"
+#include "tinygrad/tensor/state/viewers.h"
 #include "tinygrad/uop/buffer_flags.h"
 
 namespace tg {
@@ -41,8 +42,6 @@ UOp seed_of(const Tensor& root, const Tensor& seed, const char* op) {
 /// The graph of a root, as backward() looks for leaves in it.
 class LeafSearch {
  public:
-  using Impls = std::vector<std::shared_ptr<Tensor::Impl>>;
-
   explicit LeafSearch(UOp root) : inlined_(inline_functions(root, true)) {
     mark(inlined_);
     if (inlined_ != root) mark(root);  // arguments that a function does not use have gradients too: zeros
@@ -52,18 +51,16 @@ class LeafSearch {
   /// all that do not refuse one.
   Impls leaves(bool* any_asked) {
     Impls asked, others;
-    each_live([&](Tensor::Impl& i) {
-      if (!find(i.uop)) return;
-      auto p = i.weak_from_this().lock();
-      if (!p) return;
-      *any_asked |= i.asked;
-      if (i.requires_grad.value_or(false)) {
+    for (const auto& p : candidates()) {
+      if (!find(p->uop)) continue;
+      *any_asked |= p->asked;
+      if (p->requires_grad.value_or(false)) {
         asked.push_back(p);
-        others.push_back(std::move(p));
-      } else if (!i.requires_grad && has_identity_.has(i.uop)) {
-        others.push_back(std::move(p));
+        others.push_back(p);
+      } else if (!p->requires_grad && has_identity_.has(p->uop)) {
+        others.push_back(p);
       }
-    });
+    }
     return *any_asked ? asked : others;
   }
 
@@ -75,15 +72,29 @@ class LeafSearch {
   void mark(UOp root) {
     for (UOp u : differentiable_order({&root, 1})) {
       in_graph_.mark(u);
+      nodes_.push_back(u);
       bool own = u.tag() || !device_of(u).empty();
       for (UOp s : u.srcs()) own |= has_identity_.has(s);
       if (own) has_identity_.mark(u);
       if (UOp f = Graph::global().forwarded(u)) {
         in_graph_.mark(f);
         has_identity_.mark(f);
+        nodes_.push_back(f);
       }
       if (is_stale(u)) overwritten_.insert(latest_slot(u));
     }
+  }
+
+  /// Returns the live tensors that find() may hold for, in order of creation.
+  Impls candidates() const {
+    UOps nodes = nodes_, storage;
+    for (int64_t slot : overwritten_)
+      if (const UOp b = recorded_buffer(slot)) nodes.push_back(b);
+    for (UOp u : nodes_)
+      if (u.is(Ops::BUFFER)) storage.push_back(u);
+    Impls out = tensors_of(nodes);
+    for (Impls more : {viewers_of(storage), tensors_with_functions()}) out.insert(out.end(), more.begin(), more.end());
+    return in_order(std::move(out));
   }
 
   /// Whether the node of a tensor is in the graph.
@@ -99,6 +110,7 @@ class LeafSearch {
   }
 
   UOp inlined_;
+  UOps nodes_;
   MemoScope in_graph_;
   MemoScope has_identity_;                   // on a device, or made of constant tensors, which are leaves of their own
   std::unordered_set<int64_t> overwritten_;  // slots of what stands for storage of the graph that was overwritten since
@@ -146,7 +158,7 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
   UOp root = uop_of(*this, "backward"), start = seed_of(*this, seed, "backward");
   LeafSearch graph(root);
   bool any_asked = false;
-  const LeafSearch::Impls leaves = graph.leaves(&any_asked);
+  const Impls leaves = graph.leaves(&any_asked);
   const bool only_root = std::all_of(leaves.begin(), leaves.end(), [&](auto& p) { return p->uop.get() == root; });
   TG_CHECK(GradientError, impl_->requires_grad.value_or(false) || !only_root || !is_realized(),
            "[backward] got a tensor that depends on no other live float tensor: there is nothing to differentiate for. "
@@ -159,10 +171,9 @@ const Tensor& Tensor::backward(const Tensor& seed) const {
     if (g) g = ops::strong(g);
   const DroppedHistory dropped(UOps{graph.inlined()});
   if (!dropped.empty())  // tensors that are in the graph only behind what was dropped
-    each_live([&](Impl& i) {
-      if (!i.grad && i.requires_grad.value_or(true) && i.uop.get().dtype().is_float())
-        i.gradient_lost |= dropped.takes(i.uop, graph.contains(i.uop));
-    });
+    for (const auto& i : viewers_of(dropped.storage()))
+      if (!i->grad && i->requires_grad.value_or(true) && i->uop.get().dtype().is_float())
+        i->gradient_lost |= dropped.takes(i->uop, graph.contains(i->uop));
   std::unordered_set<UOp> given;
   for (size_t i = 0; i < leaves.size(); i++) {
     if (!grads[i] && any_asked) continue;

@@ -17,6 +17,7 @@
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/multi/lower_multi.h"
 #include "tinygrad/tensor/node_ops.h"
+#include "tinygrad/tensor/state/spare_gradients.h"
 #include "tinygrad/uop/buffer_flags.h"
 #include "tinygrad/uop/walk.h"
 
@@ -162,14 +163,14 @@ class SpareGradients {
     for (const Tensor& t : arguments_) {
       Tensor::Impl& i = *t.impl();
       if (!i.grad_read) i.grad_read = std::make_shared<bool>(false);
-      i.gradient_is_spare = true;
+      set_gradient_is_spare(i, true);
       drop(i);
     }
   }
   ~SpareGradients() {
     for (const Tensor& t : arguments_) {
       Tensor::Impl& i = *t.impl();
-      i.gradient_is_spare = false;
+      set_gradient_is_spare(i, false);
       if (!*i.grad_read) drop(i);
     }
   }

@@ -8,6 +8,7 @@
 #include "tinygrad/tensor/state/effects.h"
 #include "tinygrad/tensor/state/history.h"
 #include "tinygrad/tensor/state/stored_view.h"
+#include "tinygrad/tensor/state/viewers.h"
 #include "tinygrad/uop/buffer_flags.h"
 #include "tinygrad/uop/multi.h"
 
@@ -221,13 +222,11 @@ Tensor merged(const Tensor& t, const Update& u) {
 }
 /// Returns whether another live tensor shows a part of the same storage, and so has to see writes.
 bool shares_storage(const Tensor& t) {
-  std::unordered_set<UOp> bases;
-  each_base(current_view(t.uop()), [&](UOp b) { bases.insert(b); });
+  UOps bases;
+  each_base(current_view(t.uop()), [&](UOp b) { bases.push_back(b); });
   bool shared = false;
-  each_live([&](Tensor::Impl& i) {
-    if (&i == t.impl()) return;
-    each_base(current_view(i.uop), [&](UOp b) { shared |= bases.contains(b); });
-  });
+  for (const auto& other : viewers_of(bases))
+    if (other.get() != t.impl()) each_base(current_view(other->uop), [&](UOp b) { shared |= contains(bases, b); });
   return shared;
 }
 }  // namespace
@@ -247,8 +246,9 @@ void Tensor::setitem(const std::vector<Index>& indices, const Tensor& value) con
   UOp here = current_view(uop());
   // Storage does not carry the history that a computed tensor keeps for its gradient: what is left of it continues in
   // an expression.
-  if (here != uop() && dtype().is_float() && history_need(uop(), shown_nodes()) != HistoryNeed::kNone &&
-      !shares_storage(*this)) {
+  ShownNodes shown;
+  if (here != uop() && dtype().is_float() &&
+      history_need(uop(), [&](UOp n) { return shown.contains(n); }) != HistoryNeed::kNone && !shares_storage(*this)) {
     replace(merged(*this, u));
     return;
   }
@@ -306,14 +306,15 @@ bool Tensor::has_other_uses(const Tensors& besides) const {
   auto is_buffer = [](UOp u) { return u.is(Ops::BUFFER) && !Graph::global().forwarded(u); };
   if (!storage && !any_below(self, seen, true, is_buffer)) return false;
   for (const Tensor& t : besides) any_below(uop_of(t, "has_other_uses"), mine, false, [](UOp) { return false; });
-  bool found = false;
-  each_live([&](Impl& i) {
-    if (found || &i == impl_.get() || mine.has(i.uop)) return;
-    const UOp root = current_view(i.uop);
-    if (storage && current_base(root) == base) return;
-    found = any_below(root, ours, true, [&](UOp u) { return u == self; });
-  });
-  return found;
+  UOps bases;
+  each_base(self, [&](UOp b) { bases.push_back(b); });
+  for (const auto& other : readers_above(bases)) {
+    if (other == impl_ || mine.has(other->uop)) continue;
+    const UOp root = current_view(other->uop);
+    if (storage && current_base(root) == base) continue;
+    if (any_below(root, ours, true, [&](UOp u) { return u == self; })) return true;
+  }
+  return false;
 }
 
 }  // namespace tg

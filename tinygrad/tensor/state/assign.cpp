@@ -9,6 +9,7 @@
 #include "tinygrad/tensor/state/effects.h"
 #include "tinygrad/tensor/state/history.h"
 #include "tinygrad/tensor/state/stored_view.h"
+#include "tinygrad/tensor/state/viewers.h"
 #include "tinygrad/uop/buffer_flags.h"
 
 namespace tg {
@@ -44,14 +45,19 @@ std::pair<UOp, UOp> target_of(UOp u, UOp state, UOp v) {
 /// Lets every tensor that is or views one of the states on the left follow to the right.
 void follow(const std::unordered_map<UOp, UOp>& states) {
   std::vector<UOpRef> hold;
-  for (auto& [from, to] : states) hold.push_back(to);
-  each_live([&](Tensor::Impl& i) {
+  UOps before;
+  for (auto& [from, to] : states) {
+    hold.push_back(to);
+    before.push_back(from);
+  }
+  for (const auto& viewer : viewers_of(before)) {
+    Tensor::Impl& i = *viewer;
     const UOp u = current_view(i.uop), v = with_bases(u, [&](UOp b) {
                                          auto it = states.find(b);
                                          return it == states.end() ? b : it->second;
                                        });
     if (v != u) set_uop(i, v);
-  });
+  }
 }
 
 bool is_read_only(UOp buffer) {
@@ -153,10 +159,10 @@ void assign_in_place(Tensor::Impl& i, UOp u, UOp state, UOp v) {
   auto [place, stored] = target_of(u, state, v);
   UOp after = state.after({place.store(stored)});
   UOpRef hold(after);
-  each_live([&](Tensor::Impl& other) {
-    UOp w = current_view(other.uop);
-    if (below_views(w) == state) set_uop(other, rebased(w, state, after));
-  });
+  for (const auto& other : viewers_of({&state, 1})) {
+    const UOp w = current_view(other->uop);
+    if (below_views(w) == state) set_uop(*other, rebased(w, state, after));
+  }
   set_uop(i, rebased(u, state, after));
   // What a write reads is decided when it is made: older writes to fresh storage count from now on.
   clear_fresh(memory_of(after));
@@ -234,15 +240,23 @@ const Tensor& Tensor::assign(const Tensor& value) const {
   return *this;
 }
 
+namespace {
+/// Whether two live tensors show the storage, or one shows it twice.
+bool is_shared(UOp storage) {
+  size_t shown = 0;
+  for (const auto& t : viewers_of({&storage, 1}))
+    each_base(current_view(t->uop), [&](UOp b) { shown += b == storage; });
+  return shown > 1;
+}
+}  // namespace
+
 std::vector<bool> tensor_detail::sole_owners(const Tensors& tensors) {
   GraphScope g;
-  std::unordered_map<const Node*, size_t> shown;
-  each_live([&](Tensor::Impl& i) { each_base(current_view(i.uop), [&](UOp b) { shown[b.node()]++; }); });
   std::vector<bool> out;
   for (const Tensor& t : tensors) {
     const UOp u = current_view(uop_of(t, "sole_owners"));
     bool sole = !on_storage_device(u);
-    each_base(u, [&](UOp b) { sole &= b.is(Ops::BUFFER) && shown[b.node()] == 1; });
+    each_base(u, [&](UOp b) { sole = sole && b.is(Ops::BUFFER) && !is_shared(b); });
     out.push_back(sole);
   }
   return out;

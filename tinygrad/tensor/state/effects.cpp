@@ -10,6 +10,8 @@
 #include "tinygrad/schedule/indexing.h"
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tensor/state/history.h"
+#include "tinygrad/tensor/state/spare_gradients.h"
+#include "tinygrad/tensor/state/viewers.h"
 #include "tinygrad/uop/buffer_flags.h"
 #include "tinygrad/uop/multi.h"
 #include "tinygrad/uop/rebuild.h"
@@ -161,9 +163,9 @@ class WriteSearch {
     writes_.effects.push_back(effect);
     UOp b = memory_of(effect);
     if (is_fresh(b)) return;
-    auto it = std::find(writes_.buffers.begin(), writes_.buffers.end(), b);
-    if (it != writes_.buffers.end()) {  // sources come first: the latest write is the last one seen
-      writes_.last[static_cast<size_t>(it - writes_.buffers.begin())] = effect;
+    const auto [it, first] = number_.try_emplace(b, writes_.buffers.size());
+    if (!first) {  // sources come first: the latest write is the last one seen
+      writes_.last[it->second] = effect;
       return;
     }
     writes_.buffers.push_back(b);
@@ -172,6 +174,7 @@ class WriteSearch {
   }
 
   Writes writes_;
+  std::unordered_map<UOp, size_t> number_;  // of each of `buffers`
   MemoScope seen_;
 };
 }  // namespace
@@ -180,18 +183,18 @@ Writes writes_of(const UOps& roots) { return WriteSearch().run(roots); }
 
 namespace {
 /// Finds the tensors with gradients that nobody has asked for so far and that a captured function leaves out.
-std::vector<std::shared_ptr<Tensor::Impl>> owners_of_spare_gradients() {
-  std::vector<std::shared_ptr<Tensor::Impl>> out;
-  each_live([&](Tensor::Impl& i) {
-    if (i.gradient_is_spare && i.grad && !(i.grad_read && *i.grad_read))
-      if (auto p = i.weak_from_this().lock()) out.push_back(std::move(p));
-  });
+Impls owners_of_spare_gradients() {
+  Impls out = tensors_with_spare_gradients();
+  std::erase_if(out, [](const auto& i) { return !i->grad || (i->grad_read && *i->grad_read); });
   return out;
 }
 }  // namespace
 
 UOps readers_of(const Writes& w) {
   UOps out;
+  MemoScope overwritten, effects;
+  for (UOp b : w.buffers) overwritten.mark(b);
+  for (UOp e : w.effects) effects.mark(e);
   MemoScope reads;  // node -> itself: reads an old state; CONST-like marker for "does not" is any other node
   auto& g = Graph::global();
   UOp no = UOp::constant(false);
@@ -202,7 +205,7 @@ UOps readers_of(const Writes& w) {
     UOp old = no;
     if (g.forwarded(u)) {  // computed: into memory that is about to be overwritten, or not
       each_memory(u, [&](UOp b) {
-        if (contains(w.buffers, b)) old = b;
+        if (overwritten.has(b)) old = b;
       });
     } else {
       for (UOp s : u.srcs())
@@ -213,7 +216,7 @@ UOps readers_of(const Writes& w) {
   auto reads_old = [&](UOp root) {
     // A view of a state follows the write; it reads nothing.
     bool follows = true;
-    each_base(root, [&](UOp s) { follows &= s.is(Ops::BUFFER) || contains(w.effects, s); });
+    each_base(root, [&](UOp s) { follows &= s.is(Ops::BUFFER) || effects.has(s); });
     if (follows) return false;
     walk(root, [&](UOp u) { return reads.has(u); }, sources, visit);
     return reads.get(root) != no;
@@ -223,10 +226,8 @@ UOps readers_of(const Writes& w) {
       owner->grad.reset();
       owner->gradient_lost = true;
     }
-  std::vector<UOpRef> live;
-  each_live([&](Tensor::Impl& i) { live.push_back(i.uop); });
-  for (UOp root : live)
-    if (reads_old(root)) out.push_back(root);
+  for (const auto& reader : readers_above(w.buffers))
+    if (reads_old(reader->uop)) out.push_back(reader->uop);
   return out;
 }
 
@@ -248,12 +249,15 @@ class EffectsFinisher {
 
   void run() {
     for (size_t i = 0; i < w_.buffers.size(); i++) {
-      fresh_[w_.buffers[i]] = successor_of(w_.buffers[i]);
+      const UOp now = fresh_[w_.buffers[i]] = successor_of(w_.buffers[i]);
+      before_[now] = w_.buffers[i];
       if (w_.blank[i]) blank_.insert(w_.buffers[i]);
     }
     for (UOp e : w_.effects) forward(e);
     if (w_.buffers.empty()) return;
-    each_live([&](Tensor::Impl& i) { follow(i); });
+    UOps written = w_.buffers;
+    written.insert(written.end(), w_.effects.begin(), w_.effects.end());
+    for (const auto& viewer : viewers_of(written)) follow(*viewer);
     for (UOp b : w_.buffers) b.node()->flags |= kStaleBuffer;
   }
 
@@ -262,9 +266,7 @@ class EffectsFinisher {
 
   void forward(UOp e) {
     UOp b = memory_of(e.src(0));
-    if (auto it = std::find_if(fresh_.begin(), fresh_.end(), [&](auto& f) { return f.second == b; });
-        it != fresh_.end())
-      b = it->first;
+    if (const auto was = before_.find(b); was != before_.end()) b = was->second;
     auto it = fresh_.find(b);
     if (it == fresh_.end()) {
       clear_fresh(b);
@@ -301,8 +303,8 @@ class EffectsFinisher {
 
   const Writes& w_;
   const bool read_;
-  std::unordered_map<UOp, UOp> fresh_;  // old BUFFER -> the one that stands for its new contents
-  std::unordered_set<UOp> blank_;       // written memory that had no contents before
+  std::unordered_map<UOp, UOp> fresh_, before_;  // old BUFFER -> the one that stands for its new contents; the inverse
+  std::unordered_set<UOp> blank_;                // written memory that had no contents before
 };
 }  // namespace
 

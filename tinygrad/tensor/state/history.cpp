@@ -34,7 +34,17 @@ Successors& successors() {
   return *s;
 }
 
+/// By slot, the live BUFFERs that are named above.
+std::unordered_map<int64_t, const Node*>& recorded() {
+  static auto* r = new std::unordered_map<int64_t, const Node*>;
+  return *r;
+}
+
 int64_t slot_of(UOp buffer) { return buffer.arg<ParamArg>().slot; }
+int64_t recorded_slot(UOp buffer) {
+  recorded()[slot_of(buffer)] = buffer.node();
+  return slot_of(buffer);
+}
 bool is_storage(UOp u) { return u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kGlobal; }
 
 /// Returns the slots of float storage below `root`, computed or not, including what is behind dropped histories.
@@ -49,7 +59,7 @@ std::vector<int64_t> leaves_below(UOp root) {
     seen.mark(u);
     n++;
     if (is_storage(u) && u.dtype().is_float()) {
-      out.push_back(slot_of(u));
+      out.push_back(recorded_slot(u));
       if (auto it = dropped().find(slot_of(u)); it != dropped().end())
         out.insert(out.end(), it->second.leaves->begin(), it->second.leaves->end());
     }
@@ -67,6 +77,11 @@ void forget_history(int64_t slot) {
   dropped().erase(slot);
   successors().latest.erase(slot);
   successors().earlier.erase(slot);
+  recorded().erase(slot);
+}
+UOp recorded_buffer(int64_t slot) {
+  const auto it = recorded().find(slot);
+  return it == recorded().end() ? UOp() : UOp(it->second);
 }
 
 void note_overwritten(UOp before, UOp now) {
@@ -75,7 +90,7 @@ void note_overwritten(UOp before, UOp now) {
   s.earlier.erase(slot_of(before));
   std::erase_if(earlier, [&](int64_t slot) { return !s.latest.contains(slot); });
   earlier.push_back(slot_of(before));
-  for (int64_t slot : earlier) s.latest[slot] = slot_of(now);
+  for (int64_t slot : earlier) s.latest[slot] = recorded_slot(now);
   s.earlier[slot_of(now)] = std::move(earlier);
 }
 int64_t latest_slot(UOp buffer) {
@@ -95,7 +110,7 @@ std::unordered_set<const Node*> shown_nodes() {
   return shown;
 }
 
-HistoryNeed history_need(UOp root, const std::unordered_set<const Node*>& shown) {
+HistoryNeed history_need(UOp root, const std::function<bool(UOp)>& shown) {
   for (UOp s : root.srcs())
     if (s.node()->flags & Node::kNeedsGrad) return HistoryNeed::kMarked;
   MemoScope seen;
@@ -105,7 +120,7 @@ HistoryNeed history_need(UOp root, const std::unordered_set<const Node*>& shown)
     stack.pop_back();
     if (seen.has(u)) continue;
     seen.mark(u);
-    if (u.dtype().is_float() && shown.contains(u.node()) && !u.is_const()) return HistoryNeed::kLive;
+    if (u.dtype().is_float() && !u.is_const() && shown(u)) return HistoryNeed::kLive;
     for (UOp s : u.srcs()) stack.push_back(s);
   }
   return HistoryNeed::kNone;
@@ -114,7 +129,7 @@ HistoryNeed history_need(UOp root, const std::unordered_set<const Node*>& shown)
 Leaves leaves_of(const UOps& storage) {
   auto out = std::make_shared<std::vector<int64_t>>();
   for (UOp u : storage)
-    if (is_storage(u) && u.dtype().is_float()) out->push_back(slot_of(u));
+    if (is_storage(u) && u.dtype().is_float()) out->push_back(recorded_slot(u));
   return out;
 }
 
@@ -152,6 +167,13 @@ DroppedHistory::DroppedHistory(const UOps& roots) {
     if (is_leaf_write(u)) continue;
     for (UOp s : u.srcs().subspan(u.is(Ops::CALL) ? 1 : 0)) stack.push_back(s);
   }
+}
+
+UOps DroppedHistory::storage() const {
+  UOps out;
+  for (auto& [slot, lost] : slots_)
+    if (const UOp b = recorded_buffer(slot)) out.push_back(b);
+  return out;
 }
 
 bool DroppedHistory::takes(UOp tensor, bool reached) const {

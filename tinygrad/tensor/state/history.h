@@ -5,6 +5,7 @@
 /// tensor (a parameter, requires_grad_()) or is that of a loss. Where it is dropped for another reason that is
 /// recorded, so that a gradient that would have to pass is an error instead of zeros.
 #pragma once
+#include <functional>
 #include <memory>
 #include <unordered_map>
 #include <unordered_set>
@@ -15,7 +16,7 @@
 namespace tg::tensor_detail {
 
 /// Returns the nodes that live tensors refer to, themselves and below their views, except tensors that want no
-/// gradient.
+/// gradient: a look at all of them. ShownNodes (viewers.h) says it of single nodes.
 std::unordered_set<const Node*> shown_nodes();
 
 /// Why the history of an expression is needed.
@@ -24,7 +25,8 @@ enum class HistoryNeed : uint8_t {
   kLive,    ///< a gradient of a live tensor may be asked for
   kMarked,  ///< it leads to a parameter, or to a tensor of requires_grad_()
 };
-HistoryNeed history_need(UOp root, const std::unordered_set<const Node*>& shown);
+/// `shown`: whether a live tensor that may want a gradient refers to a node, itself or below its views.
+HistoryNeed history_need(UOp root, const std::function<bool(UOp)>& shown);
 
 /// Which gradients a dropped history loses.
 enum class Lost : uint8_t {
@@ -43,6 +45,8 @@ void note_dropped(UOp storage, const Leaves& from, Lost lost);
 void note_overwritten(UOp before, UOp now);
 /// Returns the slot of the BUFFER that now stands for the memory.
 int64_t latest_slot(UOp buffer);
+/// Returns the BUFFER of a slot in one of these records, or nothing once it has died.
+UOp recorded_buffer(int64_t slot);
 /// Erases the records of a BUFFER that dies.
 void forget_history(int64_t slot);
 
@@ -52,6 +56,7 @@ class DroppedHistory {
   /// Collects over the graphs of `roots`.
   explicit DroppedHistory(const UOps& roots);
   bool empty() const { return slots_.empty(); }
+  UOps storage() const;  ///< the BUFFERs of it that live
   /// Returns whether the gradient of `tensor` would lack a part that passes through a dropped history; `reached`: it
   /// has a gradient by other paths.
   bool takes(UOp tensor, bool reached) const;

@@ -74,10 +74,14 @@ class GraphLimiter {
   }
 
  private:
+  HistoryNeed need_of(UOp u) const {
+    return history_need(u, [&](UOp n) { return shown_.contains(n.node()); });
+  }
+
   /// Drops the expression of a tensor that has been computed, unless a gradient needs it.
   void drop_history(Tensor::Impl& i, UOp storage) const {
     if (storage == i.uop.get() || i.requires_grad.value_or(false)) return;
-    const HistoryNeed need = history_need(i.uop, shown_);
+    const HistoryNeed need = need_of(i.uop);
     if (need == HistoryNeed::kMarked || (need == HistoryNeed::kLive && !drops_histories_)) return;
     note_dropped(storage, i.uop, Lost::kAll);
     set_uop(i, storage);
@@ -94,7 +98,7 @@ class GraphLimiter {
   }
 
   void compute(const std::shared_ptr<Tensor::Impl>& impl, UOp u) {
-    const bool keep = history_need(u, shown_) != HistoryNeed::kNone;
+    const bool keep = need_of(u) != HistoryNeed::kNone;
     seen_.reset();
     try {
       realize_pending({Tensor(impl)}, keep);
@@ -105,7 +109,7 @@ class GraphLimiter {
 
   const int64_t max_nodes_ = env::PENDING_NODES.get(), max_mib_ = env::PENDING_MB.get();
   const int64_t max_bytes_ = max_mib_ > 0 && max_mib_ <= INT64_MAX >> 20 ? max_mib_ << 20 : 0;
-  const std::unordered_set<const Node*> shown_;
+  const std::unordered_set<const Node*> shown_;  // as it was before any history was dropped
   bool drops_histories_ = false;
   std::optional<MemoScope> seen_{std::in_place};
 };

@@ -12,6 +12,7 @@
 #include "tinygrad/tensor/state/flight.h"
 #include "tinygrad/tensor/state/history.h"
 #include "tinygrad/tensor/state/realize_plan.h"
+#include "tinygrad/tensor/state/viewers.h"
 #include "tinygrad/uop/buffer_flags.h"
 
 namespace tg {
@@ -49,7 +50,7 @@ bool keeps_history(UOp u) {
 }
 
 /// Whether an expression is large, holds on to much memory, or goes on behind values that were computed: the rest is
-/// kept without a look at all live tensors.
+/// kept without a search for live tensors.
 bool holds_much(UOp root) {
   constexpr size_t kManyNodes = 256;
   constexpr int64_t kMuchMemory = 64 << 10;
@@ -69,12 +70,11 @@ bool holds_much(UOp root) {
 }
 
 /// Whether reading a value leaves a tensor its expression: where a gradient may be asked for.
-bool keeps_history_when_read(UOp u, std::optional<std::unordered_set<const Node*>>& shown) {
+bool keeps_history_when_read(UOp u, ShownNodes& shown) {
   if (keeps_history(u)) return true;
   if (!u.dtype().is_float()) return false;
   if (!holds_much(u)) return true;
-  if (!shown) shown = shown_nodes();
-  return history_need(u, *shown) != HistoryNeed::kNone;
+  return history_need(u, [&](UOp n) { return shown.contains(n); }) != HistoryNeed::kNone;
 }
 
 /// Opens what will compute the roots, so that their schedule is planned for what these devices can do.
@@ -160,12 +160,16 @@ class Realization {
 
   /// Points the tensors to their storage, unless they keep their expressions.
   void show_results(bool keep) {
-    std::optional<std::unordered_set<const Node*>> shown;
+    ShownNodes shown;  // before any of them changes
+    std::vector<std::pair<Tensor::Impl*, UOp>> changed;
     for (const Tensor& t : tensors_) {
       UOp u = t.impl()->uop, to = current_view(u);
       if (to == u || (keep ? keeps_history_when_read(u, shown) : keeps_history(u))) continue;
-      if (t.impl()->requires_grad.value_or(false)) to.node()->flags |= Node::kNeedsGrad;
-      set_uop(*t.impl(), to);
+      changed.emplace_back(t.impl(), to);
+    }
+    for (auto [t, to] : changed) {
+      if (t->requires_grad.value_or(false)) to.node()->flags |= Node::kNeedsGrad;
+      set_uop(*t, to);
     }
   }
 

@@ -2,11 +2,14 @@
 #include "tinygrad/tensor/state/realize_plan.h"
 
 #include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "tinygrad/tensor/grad/function.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/multi/lower_multi.h"
 #include "tinygrad/tensor/state/stored_view.h"
+#include "tinygrad/tensor/state/viewers.h"
 
 namespace tg::tensor_detail {
 
@@ -55,11 +58,13 @@ class Planner {
   }
 
  private:
-  void push(UOp node, UOp source) { plan_.roots.push_back({node, source}); }
+  void push(UOp node, UOp source) {
+    roots_.try_emplace(source, plan_.roots.size());
+    plan_.roots.push_back({node, source});
+  }
   const RealizePlan::Root* root_of(UOp source) const {
-    const auto is_it = [&](const RealizePlan::Root& r) { return r.source.get() == source; };
-    const auto it = std::find_if(plan_.roots.begin(), plan_.roots.end(), is_it);
-    return it == plan_.roots.end() ? nullptr : &*it;
+    const auto it = roots_.find(source);
+    return it == roots_.end() ? nullptr : &plan_.roots[it->second];
   }
 
   void add(UOp u) {
@@ -80,8 +85,7 @@ class Planner {
 
   /// Adds the shards of a value of several devices, or of one that is made of such.
   void add_sharded(UOp u) {
-    for (const RealizePlan::Sharded& s : plan_.sharded)
-      if (s.value.get() == u) return;
+    if (!sharded_.insert(u).second) return;
     const Shards s = lower_multi(u);
     const std::vector<std::string> devices = split_devices(device_or_default(u));
     RealizePlan::Sharded sharded{u, {}, s.axes};
@@ -111,30 +115,39 @@ class Planner {
     return part;
   }
 
-  /// Adds values that live tensors hold and that are stored on the way: they are kept, instead of computed again when
-  /// those tensors are realized.
-  void add_stored_intermediates() {
-    MemoScope inside;
-    UOps stack = plan_.nodes();
-    auto& g = Graph::global();
+  /// Marks the nodes of graphs, as far as they have not been computed, and lists those that are stored.
+  static void add_contiguous(UOps stack, MemoScope& seen, UOps& stored) {
     while (!stack.empty()) {
       UOp u = stack.back();
       stack.pop_back();
-      if (inside.has(u)) continue;
-      inside.mark(u);
-      if (g.forwarded(u)) continue;
+      if (seen.has(u)) continue;
+      seen.mark(u);
+      if (u.is(Ops::CONTIGUOUS)) stored.push_back(u);
+      if (Graph::global().forwarded(u)) continue;
       for (size_t i = u.nsrc(); i-- > (u.is(Ops::CALL) ? 1 : 0);) stack.push_back(u.src(i));
     }
+  }
+
+  /// Adds values that live tensors hold and that are stored on the way: they are kept, instead of computed again when
+  /// those tensors are realized.
+  void add_stored_intermediates() {
+    MemoScope inside, of_several_devices;
+    UOps stored, values;
+    for (const RealizePlan::Sharded& s : plan_.sharded) values.push_back(s.value);
+    add_contiguous(plan_.nodes(), inside, stored);
+    add_contiguous(values, of_several_devices, stored);
     UOps held;
-    each_live([&](Tensor::Impl& i) {
-      UOp u = below_views(i.uop);
-      if (!u.is(Ops::CONTIGUOUS) || shape_of(u).symbolic()) return;
+    for (const auto& viewer : viewers_of(stored)) {
+      const UOp u = below_views(viewer->uop);
+      if (!u.is(Ops::CONTIGUOUS) || shape_of(u).symbolic()) continue;
       if (inside.has(has_multi(u) ? lower_multi(u).parts[0] : u)) held.push_back(u);
-    });
+    }
     for (UOp u : held) add(u);
   }
 
   RealizePlan plan_;
+  std::unordered_map<UOp, size_t> roots_;  // by source
+  std::unordered_set<UOp> sharded_;
 };
 }  // namespace
 
