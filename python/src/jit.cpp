@@ -7,10 +7,12 @@
 #include "casters.h"
 #include "graph.h"
 #include "interrupt.h"
+#include "tinygrad/base/contains.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/io/jit_file.h"
 #include "tinygrad/tensor/jit/jit_snapshot.h"
+#include "tinygrad/tensor/state/effects.h"
 
 namespace tg::python {
 
@@ -34,6 +36,18 @@ std::pair<Tensors, size_t> call(JitCore& core, const Tensors& tensors, std::vect
   size_t capture = 0;
   Tensors out = core.call(in, body, &capture);
   return {std::move(out), capture};
+}
+
+/// Whether a capture reads or writes storage that the tensor shows and that is none of its arguments.
+bool uses(const JitCore& core, const Tensor& t) {
+  if (!core.captured()) return false;
+  GraphScope g;
+  bool found = false;
+  tensor_detail::each_base(tensor_detail::current_view(t.uop()), [&](UOp b) {
+    const BufferRef memory = b.is(Ops::BUFFER) ? buffer_table::get(b) : nullptr;
+    found |= memory && contains(core.replay()->external(), memory);
+  });
+  return found;
 }
 }  // namespace
 
@@ -63,6 +77,7 @@ void bind_jit(nb::module_& m) {
       .def("free_intermediates", &JitCore::free_intermediates)
       .def_prop_ro("count", &JitCore::count)
       .def_prop_ro("captured", &JitCore::captured)
+      .def("uses", &uses)
       .def_prop_ro(
           "kernel_names",
           [](const JitCore& c) { return c.captured() ? c.replay()->kernel_names() : std::vector<std::string>(); })

@@ -4,6 +4,7 @@
 #include "graph.h"
 #include "tensor_input.h"
 #include "tinygrad/runtime/device.h"
+#include "tinygrad/uop/owner.h"
 
 namespace tg::python {
 
@@ -26,7 +27,7 @@ void bind_tensor(nb::module_& m) {
     {
       GraphScope g;
       d = device_of(t.uop());
-      if (d.empty() && (t.uop().tag() || !shape_of(t.uop()).empty())) d = t.device();
+      if (d.empty() && (mark_of(t.uop()) || !shape_of(t.uop()).empty())) d = t.device();
     }
     return device_object(d);
   });

@@ -90,16 +90,7 @@ void bind_tensor_index(TensorClass& c) {
                  made || !value->dtype().is_weak() || least_upper_dtype(t.dtype(), value->dtype()) == t.dtype(),
                  "[setitem] got a value of ", value->dtype(), " for a tensor of ", t.dtype(),
                  ", expected one that fits: cast the value");
-        std::vector<Index> at = indices_from(i);
-        Tensors besides;
-        if (!made) besides.push_back(*value);
-        for (const Index& k : at)
-          if (k.kind == Index::kTensor) besides.push_back(k.tensor);
-        TG_CHECK(Error, !t.has_other_uses(besides),
-                 "[setitem] can't setitem on a tensor with other uses: a pending tensor was computed from it. Realize "
-                 "that one first, or write to a "
-                 "clone");
-        t.setitem(at, *value);
+        t.setitem(indices_from(i), *value);
       },
       "indices"_a.none(), "v"_a);
   c.def("__delitem__",

@@ -12,6 +12,7 @@
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph_lock.h"
 #include "tinygrad/uop/print.h"
+#include "tinygrad/uop/owner.h"
 #include "tinygrad/uop/symbolic.h"
 #include "tinygrad/uop/variables.h"
 #include "tinygrad/viz/graph_svg.h"
@@ -126,7 +127,7 @@ nb::tuple pickled(UOp root) {
     place.emplace(u, nb::len(nodes));
     const bool memory = u.is(Ops::BUFFER) && u.arg<ParamArg>().addrspace == AddrSpace::kGlobal;
     nodes.append(nb::make_tuple(op_object(u.op()), u.dtype(), nb::tuple(src), memory ? contents_of(u) : arg_object(u),
-                                tag_object(u.tag())));
+                                tag_object(mark_of(u))));
   }
   return nb::tuple(nodes);
 }
@@ -212,7 +213,7 @@ void bind_uop(nb::module_& m) {
   c.def_prop_ro("dtype", [](const PyUOp& u) { return u.get().dtype(); });
   c.def_prop_ro("src", [](const PyUOp& u) { return wrap_all(refs_of(u.get().srcs())); });
   c.def_prop_ro("arg", [](const PyUOp& u) { return arg_object(u.get()); });
-  c.def_prop_ro("tag", [](const PyUOp& u) { return tag_object(u.get().tag()); });
+  c.def_prop_ro("tag", [](const PyUOp& u) { return tag_object(mark_of(u.get())); });
   c.def_prop_ro(
       "key", [](const PyUOp& u) { return key_bytes(u.get()); },
       "Hash of the contents, tags aside; equal in every run.");
@@ -343,7 +344,7 @@ void bind_uop(nb::module_& m) {
         Ops op = u.op();
         std::optional<DType> dtype;
         UOps src(u.srcs().begin(), u.srcs().end());
-        uint64_t tag = u.tag();
+        uint64_t tag = mark_of(u);
         nb::object arg;
         bool new_arg = false;
         for (auto [key, value] : changes) {

@@ -107,14 +107,30 @@ def test_writes_that_are_refused():
         t[0] = Tensor([1], dtype=dtypes.int32)
     with pytest.raises(RuntimeError, match="dtype mismatch"):
         t.assign(Tensor([1, 2]))
-    pending = t * 2
-    with pytest.raises(RuntimeError, match="other uses"):
-        t[0] = 5
-    assert pending.tolist() == [2, 4]
-    t[0] = 5
-    assert t.tolist() == [5, 2]
     with pytest.raises(RuntimeError):
         Tensor(5)[...] = 1
+
+
+def test_pending_tensors_keep_the_elements_they_were_computed_from():
+    t = Tensor([1.0, 2.0]).realize()
+    pending = t * 2
+    t[0] = 5
+    assert t.tolist() == [5, 2] and pending.tolist() == [2, 4]
+    # as in k-means: distances that were read in part and are still bound to a name
+    x, c = Tensor([[0.0, 1], [2, 3], [5, 0]]), Tensor([[1.0, 0], [0, 1]])
+    distances = (x.unsqueeze(1) - c.unsqueeze(0)).square().sum(2)
+    which = distances.argmin(1)
+    assert which.tolist() == [1, 1, 0]
+    for k in range(2): c[k] = (which.one_hot(2).float()[:, k:k + 1] * x).sum(0)
+    assert c.tolist() == [[5, 0], [2, 4]]
+    assert distances.tolist() == [[2, 0], [10, 8], [16, 26]]
+
+
+def test_views_of_a_pending_tensor_see_the_write():
+    y = Tensor([1.0, 2.0, 3.0]) * 2
+    tail = y[1:]
+    y[1] = 9
+    assert y.tolist() == [2, 9, 6] and tail.tolist() == [9, 6]
 
 
 def test_gradients_of_writes():

@@ -235,6 +235,49 @@ def test_random_numbers_are_those_without_jit():
     assert [f(x).tolist() for _ in range(4)] == plain
 
 
+def _row(*values): return Tensor(list(values)).realize()
+
+
+def test_a_weight_in_anothers_place_is_seen():
+    class Model: pass
+    m = Model()
+    m.w = _row(1.0, 1.0)
+    kept = [m.w]  # as an optimizer does
+    f = TinyJit(lambda x: (x * m.w).sum().realize())
+    runs_of = lambda: [f(_row(1.0, 2.0)).item() for _ in range(3)]
+    assert runs_of() == [3, 3, 3]
+    m.w = _row(10.0, 10.0)
+    assert runs_of() == [30, 30, 30]
+    average, m.w = m.w, kept[0]
+    assert runs_of() == [3, 3, 3] and f.cnt == 9
+    m.w = average
+    assert runs_of() == [30, 30, 30]
+    m.w = _row(2.0, 2.0)
+    assert runs_of() == [6, 6, 6]
+    del kept, average
+    m.w = _row(3.0, 3.0)  # maybe at the address of one that is gone
+    assert runs_of() == [9, 9, 9]
+    m.w.replace(_row(4.0, 4.0))
+    with pytest.raises(JitError, match=r"another tensor in the place of a float32 tensor of shape \(2,\)"): runs_of()
+    f.reset()
+    assert runs_of() == [12, 12, 12]
+
+
+def test_state_that_is_reset_between_calls():
+    class Recurrent:
+        def __init__(self): self.h, self.w = _row(0.0, 0.0), [_row(1.0, 2.0)]
+        @TinyJit
+        def step(self, x):
+            self.h = self.h + x * self.w[0]
+            return (self.h * 1).realize()
+    r = Recurrent()
+    for _ in range(2):
+        for i in range(1, 6): assert r.step(_row(1.0, 1.0)).tolist() == [i, 2 * i]
+        r.h = _row(0.0, 0.0)
+    r.w[0] = _row(3.0, 3.0)
+    for i in range(1, 6): assert r.step(_row(1.0, 1.0)).tolist() == [3 * i, 3 * i]
+
+
 def test_jit_off():
     runs = []
     f = TinyJit(lambda x: (runs.append(1), x + 1)[1])

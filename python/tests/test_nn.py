@@ -386,6 +386,36 @@ def test_training_lowers_the_loss(training):
 # ---- around the optimizer ----
 
 
+@pytest.mark.parametrize("captured", [False, True])
+def test_a_learning_rate_in_place_of_another_is_assigned(captured):
+  p = Tensor([1.0]).realize()
+  opt = nn.optim.SGD([p], lr=0.125)
+  def step(x):
+    opt.zero_grad()
+    (p * x).sum().backward()
+    opt.step()
+    return (p * 1).realize()
+  f, one = TinyJit(step) if captured else step, Tensor([1.0]).realize()
+  def expect(rate, times=1):
+    for _ in range(times):
+      before = p.item()
+      assert before - f(one).item() == rate
+  with Context(TRAINING=1):
+    expect(0.125, 4)
+    opt.lr = 0.5
+    expect(0.5)
+    opt.lr *= 2
+    expect(1)
+    opt.lr = opt.lr / 4
+    expect(0.25)
+    opt.lr = Tensor(2)
+    expect(2)
+    nn.optim.OptimizerGroup(opt).lr = 0.5
+    expect(0.5)
+  with pytest.raises(ValueError, match=r"\[SGD\] got lr = -1"): opt.lr = -1
+  with pytest.raises(TypeError, match=r"\[SGD\] got lr = 'fast', expected a number or a tensor"): opt.lr = "fast"
+
+
 def test_schedules():
   opt = nn.optim.SGD([Tensor([1.0])], lr=0.5)
   s = nn.lr_scheduler.MultiStepLR(opt, [2, 3], 0.5)

@@ -221,6 +221,14 @@ TEST(Write, PendingReadersKeepTheOldElements) {
   EXPECT_FALSE(t.has_other_uses({twice + 1})) << "what the value is made of does not count";
 }
 
+TEST(Write, ViewsOfAPendingTensorSeeTheWrite) {
+  Tensor x = Tensor::arange(4).to_float().contiguous().realize(), t = x * 2, view = t(Slice(1, 3)), sum = t.sum();
+  t.at(Slice(0, 2)) = 9;
+  EXPECT_EQ(floats(t), (F{9, 9, 4, 6}));
+  EXPECT_EQ(floats(view), (F{9, 4}));
+  EXPECT_EQ(sum.item<float>(), 12) << "computed from the old elements";
+}
+
 TEST(Write, RowsThroughATemporaryView) {
   Tensor t = Tensor::arange(6).to_float().reshape(3, 2).clone().realize();
   Tensor first = t(0);

@@ -7,6 +7,7 @@
 
 #include "tinygrad/base/at.h"
 #include "tinygrad/schedule/indexing.h"
+#include "tinygrad/uop/owner.h"
 #include "tinygrad/uop/rebuild.h"
 #include "tinygrad/uop/variables.h"
 #include "tinygrad/uop/walk.h"
@@ -104,7 +105,7 @@ KernelRef import_call(UOp sink) {
   auto kernel = std::make_shared<Kernel>();
   kernel->arena = std::make_shared<Arena>();
   ArenaScope scope(*kernel->arena);
-  kernel->sink = import_graph(Graph::global(), sink);
+  kernel->sink = import_graph(Graph::global(), as_public(sink));
   kernel->key = kernel->sink.key();
   return kernel;
 }

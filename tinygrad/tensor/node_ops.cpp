@@ -9,6 +9,7 @@
 #include "tinygrad/base/math.h"
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/owner.h"
 #include "tinygrad/uop/rebuild.h"
 #include "tinygrad/uop/symbolic.h"
 #include "tinygrad/uop/walk.h"
@@ -138,8 +139,8 @@ UOp detach_from_storage(UOp x) {
 constexpr OpSet kRepeats = Ops::RESHAPE | Ops::EXPAND | Ops::PERMUTE | Ops::SHRINK | Ops::FLIP;
 
 UOp literal_of(UOp x) {
-  while (x.in(kRepeats) && !x.tag()) x = x.src(0);
-  return x.is_const() && !x.is_invalid() && !x.tag() ? x : UOp();
+  while (x.in(kRepeats) && !mark_of(x)) x = x.src(0);
+  return x.is_const() && !x.is_invalid() && !mark_of(x) ? x : UOp();
 }
 UOp constant_of(UOp x) {
   while (x.in(kRepeats)) x = x.src(0);

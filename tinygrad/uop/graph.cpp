@@ -12,6 +12,7 @@
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph_lock.h"
 #include "tinygrad/uop/multi.h"
+#include "tinygrad/uop/owner.h"
 #include "tinygrad/uop/spec.h"
 #include "tinygrad/uop/user_table.h"
 
@@ -29,9 +30,15 @@ std::recursive_mutex& global_mutex() {
 }
 thread_local Graph* t_current = nullptr;
 thread_local int t_depth = 0;
-thread_local std::unordered_set<const Node*>* t_hidden = nullptr;
+thread_local uint64_t t_owner = 0;
 void (*g_buffer_death)(int64_t) = nullptr;
 void (*g_wait)(std::recursive_mutex&) = [](std::recursive_mutex& m) { m.lock(); };
+
+/// Whether a node has a value that could be computed for another owner.
+bool may_be_owned(Ops op, DType dtype, std::span<const UOp> src) {
+  constexpr OpSet kPublic = Ops::BUFFER | Ops::PARAM;
+  return !src.empty() && !kPublic.has(op) && !dtype.is_weak() && !dtype.is_void();
+}
 
 uint32_t slot_hash(const Hash128& h, uint64_t tag) {
   return static_cast<uint32_t>((h.lo ^ (tag * 0x9e3779b97f4a7c15ull)) >> 16);
@@ -92,6 +99,8 @@ void* Graph::allocate(size_t nsrc) {
 constinit thread_local const char* Origin::current_ = nullptr;
 
 UOp Graph::intern(Ops op, DType dtype, std::span<const UOp> src, const Arg& arg, uint64_t tag) {
+  if (t_owner && kind_ == Kind::kGlobal && may_be_owned(op, dtype, src)) [[unlikely]]
+    tag = (tag & ((uint64_t{1} << kOwnerShift) - 1)) | t_owner << kOwnerShift;
   Hash128 h;
   h.add(static_cast<uint64_t>(op) | static_cast<uint64_t>(dtype.id()) << 8 | static_cast<uint64_t>(src.size()) << 16);
   if (arg.kind() != ArgKind::kNone) h.add(arg.hash());
@@ -214,13 +223,12 @@ void Graph::forward(UOp from, UOp to) {
   if (from == to) return;
   if (from.node()->flags & Node::kForwarded) {
     const Node*& before = forwards_[from.node()];
-    if (!(t_hidden && t_hidden->erase(from.node())) && !is_outdated(UOp(before))) return;
+    if (!is_outdated(UOp(before))) return;
     to.node()->refs.fetch_add(1, std::memory_order_relaxed);
     release_locked(std::exchange(before, to.node()));
     user_table::add_forward(from, to);
     return;
   }
-  if (t_hidden) t_hidden->erase(from.node());  // a new node where a hidden one was
   from.node()->flags |= Node::kForwarded;
   to.node()->refs.fetch_add(1, std::memory_order_relaxed);
   forwards_[from.node()] = to.node();
@@ -228,14 +236,12 @@ void Graph::forward(UOp from, UOp to) {
 }
 UOp Graph::forwarded(UOp u) const {
   if (!(u.node()->flags & Node::kForwarded)) return UOp();
-  if (t_hidden && t_hidden->contains(u.node())) return UOp();
   const UOp to(forwards_.at(u.node()));
   return is_outdated(to) ? UOp() : to;
 }
 
-std::unordered_set<const Node*>* Graph::hide_forwards(std::unordered_set<const Node*>* hidden) {
-  return std::exchange(t_hidden, hidden);
-}
+uint64_t set_owner(uint64_t owner) { return std::exchange(t_owner, owner); }
+uint64_t owner() { return t_owner; }
 
 void Graph::release_locked(const Node* n) {
   if (n->refs.fetch_sub(1, std::memory_order_acq_rel) == 1 && !(n->flags & Node::kInZeroList)) {

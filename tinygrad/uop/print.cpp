@@ -6,6 +6,7 @@
 #include <sstream>
 #include <unordered_map>
 
+#include "tinygrad/uop/owner.h"
 #include "tinygrad/uop/walk.h"
 
 namespace tg {
@@ -245,7 +246,7 @@ std::string print_tree(UOp root) {
     }
     os << u.op() << ' ' << u.dtype();
     print_arg(os, u);
-    if (u.tag()) os << " tag=" << u.tag();
+    if (mark_of(u)) os << " tag=" << mark_of(u);
     os << '\n';
     for (uint32_t i = u.nsrc(); i-- > 0;) stack.push_back({u.src(i), depth + 1});
   }

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/owner.h"
 #include "tinygrad/uop/walk.h"
 
 namespace tg {
@@ -52,7 +53,7 @@ class NodeWriter {
     const uint64_t op = recording::name(name_of(u.op())), type = recording::name(u.dtype().name()),
                    made_by = recording::name(origin ? origin : "");
     Record r(Kind::kNode);
-    r.number(told_.graph).number(number).number(op).number(type).number(u.tag()).number(made_by).number(u.nsrc());
+    r.number(told_.graph).number(number).number(op).number(type).number(mark_of(u)).number(made_by).number(u.nsrc());
     for (UOp s : u.srcs()) r.number(number - number_of(s));
     r.text(argument(u));
     told_.number[u.id()] = {content(u), number};

@@ -7,6 +7,7 @@
 
 #include "tinygrad/base/contains.h"
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/owner.h"
 
 namespace tg {
 namespace {
@@ -198,7 +199,7 @@ void write_graph(ByteWriter& w, const UOps& roots) {
   for (UOp u : order) {
     w.value(static_cast<uint8_t>(u.op()));
     w.value(static_cast<uint32_t>(std::find(spelled.begin(), spelled.end(), u.dtype()) - spelled.begin()));
-    w.value(u.tag());
+    w.value(mark_of(u));
     w.value(u.nsrc());
     for (UOp s : u.srcs()) w.value(place.at(s));
     write_arg(w, u);

@@ -8,6 +8,7 @@
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
+#include "tinygrad/uop/owner.h"
 #include "tinygrad/uop/rebuild.h"
 
 namespace tg {
@@ -186,7 +187,7 @@ std::ostream& operator<<(std::ostream& os, UOp u) {
     os << ' ';
     Arg::print(os, u.arg_kind(), u.node()->arg_bits);
   }
-  if (u.tag()) os << " tag=" << u.tag();
+  if (mark_of(u)) os << " tag=" << mark_of(u);
   os << " (";
   for (uint32_t i = 0; i < u.nsrc(); i++) os << (i ? " " : "") << '%' << u.src(i).id();
   return os << ')';

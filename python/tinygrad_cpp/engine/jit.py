@@ -65,6 +65,78 @@ def _described(x, held: list, seen: dict, left: list):
   return ("object", id(x))
 
 
+class _Places:
+  """Where a function finds the tensors a capture uses besides its arguments: attributes, items, names of closures and
+  modules. A call that finds other tensors there has a capture of its own. Tensors are compared by identity and not
+  kept."""
+
+  def __init__(self):
+    self._dicts, self._lists, self._cells = [], [], []        # containers with a key
+    self._numbers: dict[tuple, tuple[int, list]] = {(): (0, [])}  # by what was found, with references to it
+    self._next, self._gone = 1, []
+
+  def number(self) -> int:
+    """The number of what is there now: the same for the same tensors."""
+    if self._gone:  # another tensor may get the address
+      self._gone.clear()
+      self._numbers = {k: v for k, v in self._numbers.items() if all(r() is not None for r in v[1])}
+    found = self._found()
+    known = self._numbers.get(tuple(map(id, found)))
+    if known is not None: return known[0]
+    self._next += 1
+    return self._set(found, self._next - 1)
+
+  def note(self, roots: list, core, number: int):
+    """Adds where the function finds what the latest capture uses. What is there after that call has its number."""
+    known = {(id(c), k) for c, k in (*self._dicts, *self._lists, *self._cells)}
+    before = len(known)
+    for container, key, t in _tensors_within(roots):
+      if (id(container), key) in known or not core.uses(t): continue
+      known.add((id(container), key))
+      kind = self._dicts if isinstance(container, dict) else self._lists if isinstance(container, list) else self._cells
+      kind.append((container, key))
+    if len(known) > before: self._numbers.clear()
+    self._set(self._found(), number)
+
+  def _set(self, found: list, number: int) -> int:
+    references = [weakref.ref(t, self._gone.append) for t in found if isinstance(t, Tensor)]
+    self._numbers[tuple(map(id, found))] = number, references
+    return number
+
+  def _found(self) -> list:
+    return [*[d.get(k) for d, k in self._dicts], *[x[i] if i < len(x) else None for x, i in self._lists],
+            *[_content_of(c) for c, _ in self._cells]]
+
+
+def _content_of(cell):
+  try:
+    return cell.cell_contents
+  except ValueError:  # empty
+    return None
+
+
+def _tensors_within(roots: list):
+  """The tensors that objects and functions lead to, each with the container and the key it is found by."""
+  pending, seen = collections.deque((None, None, x) for x in roots), set()
+  while pending and len(seen) < _MOST_PARTS:
+    container, key, x = pending.popleft()
+    if isinstance(x, Tensor):
+      if container is not None: yield container, key, x
+      continue
+    if id(x) in seen or isinstance(x, (type, types.ModuleType)): continue
+    seen.add(id(x))
+    if isinstance(x, types.FunctionType):
+      pending.extend((c, 0, _content_of(c)) for c in x.__closure__ or ())
+      pending.extend((x.__globals__, n, x.__globals__[n]) for n in x.__code__.co_names if n in x.__globals__)
+      pending.extend((None, None, y) for y in x.__defaults__ or ())
+    elif isinstance(x, types.MethodType): pending.extend((None, None, y) for y in (x.__func__, x.__self__))
+    elif isinstance(x, functools.partial): pending.extend((None, None, y) for y in (x.func, x.args, x.keywords))
+    elif isinstance(x, dict): pending.extend((x, k, y) for k, y in x.items())
+    elif isinstance(x, list): pending.extend((x, i, y) for i, y in enumerate(x))
+    elif isinstance(x, tuple): pending.extend((None, None, y) for y in x)
+    elif type(x).__module__ != "builtins" and hasattr(x, "__dict__"): pending.append((None, None, vars(x)))
+
+
 class _Arguments:
   """What a call passes: tensors, bound variables, and the rest as text: another text is another capture. Containers are
   walked to any depth; values are compared by what they are, arrays by their contents, other objects by the tensors and
@@ -260,7 +332,7 @@ class TinyJit:
     self._name = captured._core.name if fxn is None else getattr(fxn, "__qualname__", None) or type(fxn).__name__
     self._core = _core._JitCore(self._name, prune) if fxn is not None else captured._core
     self._names, self._instances = [], None
-    self._objects = _Objects()
+    self._objects, self._places = _Objects(), _Places()
     self._shapes: dict[int, object] = {}  # results without their tensors, by capture
     if fxn is None:
       self.cnt, self._shape, self._names = 2, captured._shape, captured.expected_names
@@ -287,7 +359,7 @@ class TinyJit:
     """Forgets the record: the next call runs the function."""
     assert self.fxn is not None, "can't reset without function"
     self._core.reset()
-    self.cnt, self._shape, self._shapes, self._objects = 0, None, {}, _Objects()
+    self.cnt, self._shape, self._shapes, self._objects, self._places = 0, None, {}, _Objects(), _Places()
 
   def __get__(self, obj, objtype=None):
     if obj is None:
@@ -322,6 +394,9 @@ class TinyJit:
 
     if self.fxn is None:  # identities of another process mean nothing here
       constants = [(k, v) for k, v in constants if "<" not in v]
+    else:
+      reached = self._places.number()
+      constants.append(("the tensors it reaches", str(reached)))
     out, capture = self._core.call(tensors, names, variables, constants, body)
     if _core._jit_on():
       self.cnt += 1
@@ -331,6 +406,7 @@ class TinyJit:
         return out[0] if len(out) == 1 else tuple(out)
       return _filled(shape, iter(out))
     if self._core.captured:
+      if capture not in self._shapes: self._places.note([self.fxn, args, kwargs], self._core, reached)
       self._shape, self._names = _shape_of(ret), names
       self._shapes[capture] = self._shape
       if len(out) == len(_tensors_of(ret, False)) and isinstance(ret, (Tensor, tuple, list, dict)):

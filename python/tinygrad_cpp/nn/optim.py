@@ -15,7 +15,8 @@ def _check_number(name: str, what: str, value: float):
 class Optimizer:
   """Base of all optimizers. A subclass defines _step(params, grads), which returns what to subtract from each parameter
   and the state to compute.
-  lr is a tensor: assign to it between steps. Tensors with is_param_(False) are only computed along with each step."""
+  lr is a tensor. A number or a tensor that is put in its place is assigned to it, so that captured steps see it.
+  Tensors with is_param_(False) are only computed along with each step."""
   def __init__(self, params: list[Tensor], lr: float, device=None, fused=FUSE_OPTIM):
     name = getattr(self, "name", type(self).__name__)
     if not isinstance(lr, (int, float)): raise TypeError(f"[{name}] got lr = {lr!r}, expected a number")
@@ -43,6 +44,17 @@ class Optimizer:
     lr_dtype = least_upper_dtype(_core.default_float(), dtypes.float32)
     self.lr = self._number(lr if getenv("CONST_LR") else [lr], lr_dtype)
     if self.fused: self.pos_params = list(itertools.accumulate(self.params, lambda at, p: at + p.numel(), initial=0))
+
+  def __setattr__(self, name: str, value):
+    if name == "lr" and isinstance(vars(self).get("lr"), Tensor): self._assign_lr(value)
+    else: super().__setattr__(name, value)
+
+  def _assign_lr(self, value):
+    name = getattr(self, "name", type(self).__name__)
+    if isinstance(value, (int, float)): _check_number(name, "lr", value)
+    elif not isinstance(value, Tensor): raise TypeError(f"[{name}] got lr = {value!r}, expected a number or a tensor")
+    else: value = value.cast(self.lr.dtype).to(self.lr.device)
+    self.lr.assign(value)
 
   def _number(self, value, dtype: DType) -> Tensor:
     """A number that the steps use, where the parameters are: whole on each of several devices."""
@@ -100,6 +112,9 @@ class OptimizerGroup(Optimizer):
     self.optimizers = optimizers
     self.params, self.buffers = flatten(o.params for o in optimizers), flatten(o.buffers for o in optimizers)
   def __getitem__(self, i): return self.optimizers[i]
+  def __setattr__(self, name: str, value):
+    if name != "lr": return super().__setattr__(name, value)
+    for o in self.optimizers: o.lr = value
   def zero_grad(self):
     for o in self.optimizers: o.zero_grad()
   def schedule_step(self) -> list[Tensor]: return flatten(o.schedule_step() for o in self.optimizers)

@@ -10,6 +10,7 @@
 #include "tinygrad/tensor/state/history.h"
 #include "tinygrad/tensor/state/viewers.h"
 #include "tinygrad/uop/buffer_flags.h"
+#include "tinygrad/uop/owner.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -61,19 +62,32 @@ class LeafSearch {
         others.push_back(p);
       }
     }
-    return *any_asked ? asked : others;
+    if (*any_asked) return asked;
+    if (owner() != 0 && !asked.empty()) leave_to_other_threads(others);
+    return others;
   }
 
   bool contains(UOp u) const { return in_graph_.has(u); }
   UOp inlined() const { return inlined_; }
 
  private:
+  /// Takes out, while a function is captured that has marked tensors to differentiate for, the unmarked tensors of
+  /// other threads: what threads share and only read is no state of their functions. Their gradients are lost.
+  static void leave_to_other_threads(Impls& unmarked) {
+    std::erase_if(unmarked, [](const auto& i) {
+      if (i->requires_grad || i->thread == Tensor::Impl::this_thread()) return false;
+      i->gradient_lost = true;
+      i->grad.reset();
+      return true;
+    });
+  }
+
   /// Marks the nodes of a graph, each also under the storage it has been computed into.
   void mark(UOp root) {
     for (UOp u : differentiable_order({&root, 1})) {
       in_graph_.mark(u);
       nodes_.push_back(u);
-      bool own = u.tag() || !device_of(u).empty();
+      bool own = mark_of(u) || !device_of(u).empty();
       for (UOp s : u.srcs()) own |= has_identity_.has(s);
       if (own) has_identity_.mark(u);
       if (UOp f = Graph::global().forwarded(u)) {

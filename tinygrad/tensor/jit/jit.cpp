@@ -9,6 +9,7 @@
 #include "tinygrad/tensor/jit/jit_patterns.h"
 #include "tinygrad/tensor/jit/jit_state.h"
 #include "tinygrad/tensor/node_ops.h"
+#include "tinygrad/uop/owner.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -71,7 +72,7 @@ std::string input_name(const JitInputs& in, size_t i) { return i < in.names.size
 /// JitError for one that cannot have any.
 void prepare_input(const JitInputs& in, size_t i, UOp u, const std::string& function) {
   const bool literal = device_of(u).empty();
-  TG_CHECK(JitError, literal ? (u.tag() && !u.dtype().is_weak()) || !shape_of(u).empty() : !u.dtype().is_weak(),
+  TG_CHECK(JitError, literal ? (mark_of(u) && !u.dtype().is_weak()) || !shape_of(u).empty() : !u.dtype().is_weak(),
            "[jit] got a constant or a weak tensor as ", input_name(in, i), " of ", function,
            ", expected a tensor with storage (JIT inputs must be real buffers): use .clone(), or keep it inside "
            "the function");

@@ -7,6 +7,7 @@
 #include "tinygrad/tensor/jit/jit_capture.h"
 
 #include <algorithm>
+#include <atomic>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -19,7 +20,7 @@
 #include "tinygrad/tensor/node_ops.h"
 #include "tinygrad/tensor/state/spare_gradients.h"
 #include "tinygrad/uop/buffer_flags.h"
-#include "tinygrad/uop/walk.h"
+#include "tinygrad/uop/owner.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -30,61 +31,36 @@ thread_local int t_capturing = 0;
 using EndChecks = std::vector<std::pair<const void*, std::function<std::string()>>>;
 thread_local EndChecks* t_end_checks = nullptr;
 
-/// While it lives, what this thread computes and draws is recorded.
+/// Returns an owner for the nodes of one capture.
+uint64_t new_owner() {
+  static std::atomic<uint64_t> captures{0};
+  constexpr uint64_t kOwners = (uint64_t{1} << (64 - kOwnerShift)) - 1;
+  return captures++ % kOwners + 1;
+}
+
+/// While it lives, what this thread computes and draws is recorded. The nodes it builds are private to the capture: the
+/// replays compute them from their sources, whatever has been computed elsewhere.
 struct Recording {
   std::vector<RecordedRun>* runs;
   std::vector<rng::Draw>* draws;
-  std::unordered_set<const Node*>* hidden;
+  uint64_t owner;
   rng::TrainingRead* training;
   EndChecks checks{}, *checks_before = std::exchange(t_end_checks, &checks);
-  Recording(std::vector<RecordedRun>* r, std::vector<rng::Draw>* d, std::unordered_set<const Node*>* h,
-            rng::TrainingRead* t)
-      : runs(record_runs(r)), draws(rng::record(d)), hidden(Graph::hide_forwards(h)), training(rng::watch_training(t)) {
+  Recording(std::vector<RecordedRun>* r, std::vector<rng::Draw>* d, rng::TrainingRead* t)
+      : runs(record_runs(r)), draws(rng::record(d)), owner(set_owner(new_owner())), training(rng::watch_training(t)) {
     t_capturing++;
     forget_lowered();
   }
   ~Recording() {
     record_runs(runs);
     rng::record(draws);
-    Graph::hide_forwards(hidden);
+    set_owner(owner);
     rng::watch_training(training);
     t_capturing--;
     t_end_checks = checks_before;
     forget_lowered();
   }
 };
-
-/// Returns nodes computed earlier that no live tensor shows: a replay has to compute them as well (nodes are shared by
-/// structure). Those that need contents which were overwritten since stay what they were computed into.
-std::unordered_set<const Node*> computed_before() {
-  GraphScope g;
-  std::unordered_set<const Node*> live;
-  UOps roots;
-  each_live([&](Tensor::Impl& i) {
-    roots.push_back(i.uop);
-    for (UOp u = i.uop;; u = u.src(0)) {
-      live.insert(u.node());
-      if (!u.in(kViewOps)) break;
-    }
-  });
-  std::unordered_set<const Node*> hidden = Graph::global().computed([&](const Node* n) { return live.contains(n); });
-  MemoScope seen, lost;
-  const auto sources = [&](UOp u) {
-    return Graph::global().forwarded(u) && !hidden.contains(u.node()) ? std::span<const UOp>() : u.srcs();
-  };
-  for (UOp root : roots)
-    tg::walk(
-        root, [&](UOp u) { return seen.has(u); }, sources,
-        [&](UOp u) {
-          seen.mark(u);
-          bool gone = is_stale(u);
-          for (UOp s : sources(u)) gone |= lost.has(s);
-          if (!gone) return;
-          if (Graph::global().forwarded(u)) hidden.erase(u.node());
-          else lost.mark(u);
-        });
-  return hidden;
-}
 
 /// Returns pending writes of this thread: those of others are no part of what it captures.
 Tensors own_pending_writes(bool fresh) {
@@ -123,30 +99,28 @@ bool is_read(UOp buffer, UOp expression) {
   return false;
 }
 
-/// While it lives, tensors of this thread that keep a history show their storage only: the same expression in the
-/// function is computed by every replay, and gradients grow in their storage. Histories that lead to marked tensors
-/// stay, for gradients taken in the function.
-class StorageOnly {
+/// While it lives, these arguments show their storage only. Gradients through what an argument was computed from belong
+/// to the caller, whose later arguments are computed from something else: asking for them is an error.
+class WithoutHistory {
  public:
-  StorageOnly() {
+  explicit WithoutHistory(const Tensors& arguments) {
     GraphScope g;
-    std::unordered_set<const Tensor::Impl*> gradients;
-    each_live([&](Tensor::Impl& i) { gradients.insert(i.grad.get()); });
-    each_live([&](Tensor::Impl& i) {
+    for (const Tensor& t : arguments) {
+      Tensor::Impl& i = *t.impl();
       const UOp raw = i.uop, u = current_view(raw);
-      if (i.thread != Tensor::Impl::this_thread() || raw == u || !is_stored(u) ||
-          (raw.node()->flags & Node::kNeedsGrad && !gradients.contains(&i)))
-        return;
+      if (raw == u || !is_stored(u)) continue;
       changed_.push_back({i.weak_from_this(), raw, u});
+      note_dropped(u, raw, Lost::kAll);
+      if (i.requires_grad.value_or(false)) mark_leaf(u);
       set_uop(i, u);
-    });
+    }
   }
-  ~StorageOnly() {
+  ~WithoutHistory() {
     GraphScope g;
     for (auto& [impl, raw, shown] : changed_)
       if (auto p = impl.lock(); p && p->uop.get() == shown.get()) set_uop(*p, raw);
   }
-  StorageOnly(const StorageOnly&) = delete;
+  WithoutHistory(const WithoutHistory&) = delete;
 
  private:
   struct One {
@@ -209,40 +183,17 @@ bool JitCore::Capture::is_wanted(size_t argument) const {
          arguments_[argument].requires_grad().value_or(false);
 }
 
-/// Computes what is pending and no part of the function: writes, gradients it adds to, and what a dry run found to be
-/// computed by its writes.
+/// Computes what is pending and no part of the function: writes, gradients it adds to, and what a dry run left.
 void JitCore::Capture::flush_outside() {
   // Which inputs the function writes is not known yet.
   if (leave_read_only_memory(in_.tensors)) inputs_ = core_.check_inputs(in_);
   Tensors pending = own_pending_writes(true);
   for (size_t i = 0; i < in_.tensors.size(); i++)
     if (const auto& grad = in_.tensors[i].impl()->grad; grad && is_wanted(i)) pending.push_back(Tensor(grad));
-  if (core_.dry_run_) {
-    store_slots(pending);
-    add_readers_of_written(pending);
-  }
+  if (core_.dry_run_) store_slots(pending);
   if (pending.empty()) return;
   realize_pending(pending, true);
   inputs_ = core_.check_inputs(in_);
-}
-
-/// Adds the pending tensors of this thread (others are in the middle of theirs) that read what the function writes.
-void JitCore::Capture::add_readers_of_written(Tensors& pending) const {
-  std::unordered_set<const Buffer*> written;
-  for (const auto& m : core_.dry_run_->written)
-    if (auto p = m.lock()) written.insert(p.get());
-  const auto is_written = [&](UOp n) {
-    return n.is(Ops::BUFFER) && n.arg<ParamArg>().addrspace == AddrSpace::kGlobal &&
-           written.contains(buffer_table::get(n).get());
-  };
-  GraphScope g;
-  each_live([&](Tensor::Impl& i) {
-    if (i.thread != Tensor::Impl::this_thread()) return;
-    const UOp u = current_view(i.uop);
-    if (is_stored(u) || device_of(u).empty() || u.dtype().is_weak() || shape_of(u).symbolic()) return;
-    const UOps all = u.toposort();
-    if (std::any_of(all.begin(), all.end(), is_written)) pending.push_back(Tensor(i.shared_from_this()));
-  });
 }
 
 /// Gives the tensors of a dry run storage of their own. A slot's is copied: a result of that call may share it.
@@ -277,14 +228,13 @@ void JitCore::Capture::store_slots(Tensors& pending) {
 /// Runs the function and computes all it leaves, with everything recorded.
 void JitCore::Capture::record() {
   const recording::Span recorded("jit", core_.name_);
-  const StorageOnly storage_only;
-  std::unordered_set<const Node*> hidden = computed_before();
+  const WithoutHistory without_history(arguments_);
   // What runs once must stay as it was left: no updates of it in place. The replay plans its memory itself.
   std::optional<Context> unplanned, search;
   if (core_.prune_) unplanned.emplace(std::initializer_list<Context::Setting>{{"NO_MEMORY_PLANNER", 1}});
   if (const int64_t width = env::JITBEAM.get(); width >= 0)
     search.emplace(std::initializer_list<Context::Setting>{{"BEAM", width}});
-  Recording recording(&plan_.runs, &state_->draws, &hidden, &training_);
+  Recording recording(&plan_.runs, &state_->draws, &training_);
   out_ = body_.run();
   for (auto& [owner, problem] : recording.checks)
     if (const std::string text = problem(); !text.empty()) throw JitError(str("[jit] ", core_.name_, " ", text));
@@ -388,14 +338,8 @@ void JitCore::Capture::write_back(const Tensor& t, UOp storage, UOp value) {
 /// Whether this run is a dry run, which only shows what the function leaves outside. Notes that for the next call,
 /// which captures again.
 bool JitCore::Capture::needs_another_run() {
-  bool computed = false;  // what was pending outside before: it is computed once only
-  {
-    GraphScope g;
-    for (const auto& waiting : pending_before_)
-      if (auto p = waiting.lock()) computed |= is_stored(p->uop);
-  }
   const bool first = !core_.dry_run_;
-  if (first ? escaped_.empty() && changed_.empty() && !computed : slots_match_ && changed_.empty()) return false;
+  if (first ? escaped_.empty() && changed_.empty() : slots_match_ && changed_.empty()) return false;
   if (!first && escaped_.empty() && changed_.empty()) return false;  // made once: this call did not
   TG_CHECK(JitError, ++core_.again_ < kMostTries, "[jit] ", core_.name_,
            " leaves other tensors outside of its results in each call (",
@@ -409,9 +353,6 @@ bool JitCore::Capture::needs_another_run() {
         {t.impl()->weak_from_this(), {}, {}, t.shape(), t.stored_dtype(), t.uop().key(), result});
   }
   for (const Tensor& t : changed_) dry_run->constants.push_back(t.impl()->weak_from_this());
-  for (const RecordedRun& r : plan_.runs)
-    for (size_t i = 0; i < r.buffers.size(); i++)
-      if (r.buffers[i]) dry_run->written.push_back(r.buffers[i]);
   core_.dry_run_ = std::move(dry_run);
   return true;
 }
@@ -427,13 +368,6 @@ Tensors JitCore::Capture::without_gradient() const {
 Tensors JitCore::Capture::run() {
   flush_outside();
   const SpareGradients spare(without_gradient());
-  {
-    GraphScope g;
-    each_live([&](Tensor::Impl& i) {
-      UOp u = current_view(i.uop);
-      if (!is_stored(u) && !device_of(u).empty()) pending_before_.push_back(i.weak_from_this());
-    });
-  }
   for (const char* flag : {"DEFAULT_FLOAT", "DEFAULT_INT", "SUM_DTYPE"})
     state_->flags.emplace_back(flag, flag_text(flag));
   before_ = TensorSnapshot();
@@ -584,8 +518,12 @@ void JitCore::Capture::track_memory(const Replay& replay, const std::unordered_s
   }
   flush_pending(s.tracked);
   UOps read;
-  for (const TrackedMemory& t : s.tracked)
+  const std::unordered_set<const Buffer*> before = before_.memory();
+  for (const TrackedMemory& t : s.tracked) {
+    const bool shown = t.node && before.contains(t.memory.get());
+    s.shown_by.push_back(shown ? str("a ", t.node.get().dtype(), " tensor of shape ", shape_of(t.node)) : "");
     if (t.node) read.push_back(t.node);
+  }
   s.leaves = leaves_of(read);
 }
 

@@ -24,7 +24,6 @@ class JitCore::Capture {
   bool is_wanted(size_t argument) const;
   Tensors without_gradient() const;
   void flush_outside();
-  void add_readers_of_written(Tensors& pending) const;
   void store_slots(Tensors& pending);
   void record();
   Tensors find_escaped() const;
@@ -53,7 +52,6 @@ class JitCore::Capture {
   ReplayPlan plan_;
   rng::TrainingRead training_{Tensor::training()};
   tensor_detail::TensorSnapshot before_;
-  std::vector<std::weak_ptr<Tensor::Impl>> pending_before_;  ///< pending outside before the call
   Tensors out_;
   std::vector<bool> shared_;  ///< by result: somebody else holds its handle
   Tensors escaped_, changed_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tinygrad/tensor/state/effects.h"
+#include "tinygrad/uop/owner.h"
 #include "tinygrad/uop/rebuild.h"
 #include "tinygrad/uop/variables.h"
 
@@ -54,7 +55,7 @@ UOp view_pattern(UOp u, BoundValues* values) {
       map.emplace_back(v, v.src(0));
       if (values) values->emplace_back(v.src(0).arg<ParamArg>().name, value_of(v));
     }
-  return u.substitute(map);
+  return as_public(u.substitute(map));  // compared with those of other calls
 }
 
 UOp input_pattern(UOp view) {

@@ -142,6 +142,7 @@ class JitCore::ReplayCall {
   void flush_tracked() {
     if (!std::all_of(s_.tracked.begin(), s_.tracked.end(), [](const auto& t) { return t.is_unreferenced(); }))
       flush_pending(s_.tracked);
+    check_shown();
     std::vector<TrackedMemory> written;
     for (size_t i = 0; i < inputs_.size(); i++) {
       given_.push_back(inputs_[i].memory);
@@ -150,6 +151,15 @@ class JitCore::ReplayCall {
       inputs_[i].node = UOpRef();
     }
     if (!written.empty()) flush_pending(written);
+  }
+
+  /// Checks that tensors still show what they showed when the function was captured: it would read what is in their
+  /// place now.
+  void check_shown() const {
+    for (size_t i = 0; i < s_.shown_by.size(); i++)
+      TG_CHECK(JitError, s_.shown_by[i].empty() || s_.tracked[i].node, "[jit] got another tensor in the place of ",
+               s_.shown_by[i], " that ", core_.name_,
+               " was captured with, expected the same one: assign() the new value to it, or reset()");
   }
 
   void draw_keys() {

@@ -97,6 +97,17 @@ bool TensorSnapshot::had_gradient(const Tensor& t) const {
   return before && before->had_grad;
 }
 
+std::unordered_set<const Buffer*> TensorSnapshot::memory() const {
+  GraphScope g;
+  std::unordered_set<const Buffer*> out;
+  for (const auto& [m, alive] : memory_)
+    if (!alive.expired()) out.insert(m);
+  each_live([&](Tensor::Impl& i) {
+    if (find(&i)) each_storage(i.uop, [&](const BufferRef& m) { out.insert(m.get()); });
+  });
+  return out;
+}
+
 Tensors TensorSnapshot::escaped(const Tensors& inputs, const Tensors& results,
                                 const std::vector<EscapingGradient>& gradients,
                                 const std::unordered_set<const Buffer*>& made) const {

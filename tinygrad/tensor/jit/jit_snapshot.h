@@ -44,6 +44,8 @@ class TensorSnapshot {
   InputGradient of_input(const Tensor& input, bool wanted) const;
 
   bool had_gradient(const Tensor& t) const;
+  /// Memory that was there before, and that which tensors from before show now.
+  std::unordered_set<const Buffer*> memory() const;
 
   /// Tensors that this thread made since and that somebody else than `inputs`, `results` and their gradients holds,
   /// oldest first: pending ones, and those in memory the function made (`made`).

@@ -54,8 +54,11 @@ struct JitCore::State {
   std::vector<UOpRef> fresh_nodes;  ///< shape STACKs of their BUFFERs
   std::vector<tensor_detail::TrackedMemory> tracked;  ///< all memory that is neither input nor fresh
   std::vector<bool> made_external;                    ///< of that memory: the function made it
-  std::vector<Constants> alike;                       ///< other constants that were captured with the same record
-  std::vector<std::string> ignored;                   ///< constants that do not matter, by name
+  /// Of that memory: the tensor that showed it when it was captured, as text; empty where none from outside did. When
+  /// no tensor shows it any more the function would read another one.
+  std::vector<std::string> shown_by;
+  std::vector<Constants> alike;      ///< other constants that were captured with the same record
+  std::vector<std::string> ignored;  ///< constants that do not matter, by name
 };
 
 /// What an uncaptured run of the function left outside. The next run shows what that means: a tensor made once, or one
@@ -73,7 +76,6 @@ struct JitCore::DryRun {
   };
   std::vector<Slot> escaped;
   std::vector<std::weak_ptr<Tensor::Impl>> constants;  ///< tensors without storage that were assigned to
-  std::vector<std::weak_ptr<Buffer>> written;          ///< memory outside that the function writes
 };
 
 /// A capture that is not the current one.

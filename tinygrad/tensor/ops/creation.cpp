@@ -10,6 +10,7 @@
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/multi/lower_multi.h"
 #include "tinygrad/tensor/node_ops.h"
+#include "tinygrad/uop/owner.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg {
@@ -124,7 +125,7 @@ Tensor tensor_detail::leaf_scalar(Scalar v, std::optional<DType> dtype) {
   if (dtype) ops::check_holds(*dtype, v.value);
   return Tensor(std::make_shared<Tensor::Impl>(own_leaf(UOp::constant(v.value, dtype.value_or(v.dtype)))));
 }
-bool tensor_detail::is_differentiable_leaf(UOp u) { return u.dtype().is_float() && (!u.dtype().is_weak() || u.tag()); }
+bool tensor_detail::is_differentiable_leaf(UOp u) { return u.dtype().is_float() && (!u.dtype().is_weak() || mark_of(u)); }
 
 Tensor Tensor::constants(const std::vector<Scalar>& values, std::optional<DType> dtype) {
   OpScope s;

@@ -229,6 +229,17 @@ bool shares_storage(const Tensor& t) {
     if (other.get() != t.impl()) each_base(current_view(other->uop), [&](UOp b) { shared |= contains(bases, b); });
   return shared;
 }
+/// Returns whether another live tensor is a view of this one's expression, which has no storage yet.
+bool has_pending_views(const Tensor& t) {
+  const UOp base = below_views(current_view(t.uop()));
+  if (base.is(Ops::BUFFER) || base.is_const() || is_effect_target(base)) return false;
+  bool found = false;
+  each_live([&](Tensor::Impl& i) {
+    const UOp u = current_view(i.uop);
+    found |= &i != t.impl() && u != base && below_views(u) == base;
+  });
+  return found;
+}
 }  // namespace
 
 void Tensor::setitem(const std::vector<Index>& indices, const Tensor& value) const {
@@ -243,6 +254,7 @@ void Tensor::setitem(const std::vector<Index>& indices, const Tensor& value) con
   }
   Update u = update_of(*this, indices, value, false, "setitem");
   if (!u.value.defined()) return;
+  if (has_pending_views(*this)) realize();  // they see the write, too
   UOp here = current_view(uop());
   // Storage does not carry the history that a computed tensor keeps for its gradient: what is left of it continues in
   // an expression.

@@ -10,6 +10,7 @@
 #include "tinygrad/tensor/multi/lower_multi.h"
 #include "tinygrad/tensor/state/effects.h"
 #include "tinygrad/tensor/state/flight.h"
+#include "tinygrad/tensor/state/from_outside.h"
 #include "tinygrad/tensor/state/history.h"
 #include "tinygrad/tensor/state/realize_plan.h"
 #include "tinygrad/tensor/state/viewers.h"
@@ -201,6 +202,7 @@ void roll_back_failed_writes() {
 }  // namespace
 
 void tensor_detail::realize_pending(const Tensors& tensors, bool keep) {
+  compute_from_outside(tensors);
   try {
     Realization(tensors).run(keep);
   } catch (const OutOfMemoryError&) {
