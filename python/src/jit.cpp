@@ -12,6 +12,7 @@
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/io/jit_file.h"
 #include "tinygrad/tensor/jit/jit_snapshot.h"
+#include "tinygrad/tensor/jit/jit_state.h"
 #include "tinygrad/tensor/state/effects.h"
 
 namespace tg::python {
@@ -87,7 +88,7 @@ void bind_jit(nb::module_& m) {
     PyGC_Collect();
   });
   m.def("_jit_capturing", &JitCore::capturing);
-  m.def("_jit_on", [] { return static_cast<bool>(env::JIT); });
+  m.def("_jit_on", &tensor_detail::captures_functions);
   m.def(
       "_load_jit",
       [](const std::string& path, NamedTensors state) {

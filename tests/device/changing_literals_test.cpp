@@ -125,6 +125,24 @@ TEST(ChangingLiterals, AssignsAndGradients) {
             0);
 }
 
+TEST(ChangingLiterals, AChainOfWritesHasOneKernel) {
+  if (env::EAGER) GTEST_SKIP() << "no chain of pending writes";
+  constexpr int kWrites = 50;
+  const auto count = [](const auto& write) {
+    const Tensor x = Tensor::zeros({kWrites + 1, 3}).contiguous().realize();
+    return kernels_of(1, 0, [&](int) {
+      for (int i = 0; i < kWrites; i++) write(x, i);
+      x.realize();
+      const std::vector<float> got = x.to_vector<float>();
+      for (int i = 0; i < kWrites; i++) EXPECT_EQ(got[static_cast<size_t>(3 * i + 4)], static_cast<float>(i + 1));
+    });
+  };
+  Tensors rows;
+  for (int i = 0; i < kWrites; i++) rows.push_back(Tensor::full({3}, i + 1.0).clone().realize());
+  EXPECT_EQ(count([&](const Tensor& x, int i) { x.at(i + 1) = rows[static_cast<size_t>(i)]; }), 1);
+  EXPECT_LE(count([&](const Tensor& x, int i) { x.at(i + 1) = x(i) + 1; }), 4) << "the first ones are folded";
+}
+
 TEST(ChangingLiterals, CapturedOnesKeepTheirValue) {
   if (!env::JIT) GTEST_SKIP() << "JIT=0 captures nothing";
   const Tensor x = numbers();

@@ -71,10 +71,13 @@ TEST(Index, ListsVectorsAndSmallTypes) {
   EXPECT_EQ(x(std::vector<int64_t>{}).shape(), (Shape{0, 2}));
 }
 
+/// Returns integers whose values the host does not know: those of lists are checked at once.
+Tensor computed(const Tensor& t) { return t.to_float().cast(dtypes::int32); }
+
 TEST(Index, BeyondTheSizeIsZero) {
   Tensor x = stored({3, 2}) + 10;
-  EXPECT_EQ(ints(x(Tensor({3, -4, 2}))), (V{0, 0, 0, 0, 14, 15}));
-  x.at(Tensor({3, -4, 2})) = -1;
+  EXPECT_EQ(ints(x(computed(Tensor({3, -4, 2})))), (V{0, 0, 0, 0, 14, 15}));
+  x.at(computed(Tensor({3, -4, 2}))) = -1;
   EXPECT_EQ(ints(x), (V{10, 11, 12, 13, -1, -1})) << "and is not written";
 }
 
@@ -354,11 +357,13 @@ TEST(Select, LargeMasks) {
 
 TEST(Scatter, RangesAndNumbers) {
   Tensor x = stored({2, 3});
-  EXPECT_EQ(ints(x.gather(1, Tensor({{0, 3, -1}, {2, 1, 5}}))), (V{0, 0, 0, 5, 4, 0})) << "out of range: 0";
-  EXPECT_EQ(ints(x.scatter(1, Tensor({{0, 3}, {2, -1}}), 9)), (V{9, 1, 2, 3, 4, 9})) << "out of range: dropped";
+  EXPECT_EQ(ints(x.gather(1, computed(Tensor({{0, 3, -1}, {2, 1, 5}})))), (V{0, 0, 0, 5, 4, 0})) << "out of range: 0";
+  EXPECT_EQ(ints(x.scatter(1, computed(Tensor({{0, 3}, {2, -1}})), 9)), (V{9, 1, 2, 3, 4, 9}))
+      << "out of range: dropped";
   EXPECT_EQ(ints(x.scatter(1, Tensor({{2}}), Tensor({{7, 8}, {9, 9}}))), (V{0, 1, 7, 3, 4, 5}))
       << "a source may be larger";
-  EXPECT_EQ(ints(x.scatter_reduce(1, Tensor({{0, 0}, {1, 7}}), Tensor({{2, 3}, {4, 5}}), ScatterReduce::kProd, false)),
+  EXPECT_EQ(ints(x.scatter_reduce(1, computed(Tensor({{0, 0}, {1, 7}})), Tensor({{2, 3}, {4, 5}}), ScatterReduce::kProd,
+                                  false)),
             (V{6, 1, 2, 3, 4, 5}));
 }
 

@@ -111,6 +111,33 @@ TEST(Scatter, AlongEachAxis) {
   }
 }
 
+/// Gradients of the values are read at the positions they were written to: those of columns of their own, some outside.
+void check_gradient(const std::function<Tensor(const Tensor& x, const Tensor& at, const Tensor& v)>& op,
+                    bool only_last) {
+  const Shape few{kNumbers, kColumns}, shape{kPlaces, kColumns};
+  const Floats g = numbers(kPlaces * kColumns, 20);
+  const Ints32 at = indices(kNumbers * kColumns, -3, kPlaces + 9, 21);
+  const Tensor v = tensor(numbers(kNumbers * kColumns, 22), few);
+  const Tensor y = op(tensor(numbers(kPlaces * kColumns, 23), shape), tensor(at, few), v);
+  const Tensor result = (y * tensor(g, shape)).sum().gradient({v})[0];
+  EXPECT_LT(operations(result), 2 * kFew);
+  const std::vector<float> got = result.to_vector<float>();
+  for (int64_t n = 0; n < kNumbers; n++)
+    for (int64_t c = 0; c < kColumns; c++) {
+      const auto i = static_cast<size_t>(n * kColumns + c);
+      bool kept = at[i] >= 0 && at[i] < kPlaces;
+      for (size_t later = i + kColumns; only_last && later < at.size(); later += kColumns) kept &= at[later] != at[i];
+      ASSERT_EQ(got[i], kept ? g[static_cast<size_t>(at[i] * kColumns + c)] : 0) << i;
+    }
+}
+TEST(Scatter, GradientsReadWhereValuesWent) {
+  check_gradient([](const Tensor& x, const Tensor& at, const Tensor& v) { return x.scatter_add(0, at, v); }, false);
+  check_gradient([](const Tensor& x, const Tensor& at,
+                    const Tensor& v) { return x.scatter_reduce(0, at, v, ScatterReduce::kSum, false); },
+                 false);
+  check_gradient([](const Tensor& x, const Tensor& at, const Tensor& v) { return x.scatter(0, at, v); }, true);
+}
+
 TEST(Scatter, WritesAtIndicesKeepTheLast) {
   const Ints32 at = indices(kNumbers, 0, kPlaces, 11);
   const Floats x = numbers(kPlaces * kColumns, 12), v = numbers(kNumbers * kColumns, 13);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/tensor/ops/index_range.h"
 #include "tinygrad/tensor/ops/product.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/graph.h"
@@ -243,6 +244,7 @@ Embedding::Embedding(int64_t vocab_size, int64_t embed_size) {
 Tensor embedding(const Tensor& weight, const Tensor& indices) {
   TG_CHECK(DTypeError, indices.dtype().is_int(), "[Embedding] got indices of type ", indices.dtype(),
            ", expected integers");
+  if (weight.ndim() > 0) tensor_detail::check_axis_index(indices, 0, weight.shape(), {.op = "Embedding"});
   // Not as an index: negative ones would count from the end.
   Tensor i = indices.dtype().itemsize() < 4 ? indices.cast(dtypes::int32) : indices;
   const Tensor rows = weight[indices.dtype().is_unsigned() ? i : (i < 0).where(weight.shape(0), i)];

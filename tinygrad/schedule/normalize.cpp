@@ -14,7 +14,8 @@
 
 namespace tg {
 namespace {
-constexpr size_t kFewNodes = 256;  // of a graph in which integers that index storage vary
+// Of a graph in which integers that index storage vary, for each of its writes.
+constexpr size_t kFewNodes = 256;
 constexpr size_t kFewIntegers = 8;
 
 /// Resolves a node to the storage of a computed one; what only gradients see, and a COPY to where a value is, to their
@@ -69,7 +70,8 @@ struct Positions {
 };
 
 /// Integers that index storage, `x[3]`, which differ between the iterations of a loop. In small graphs they are
-/// variables, so that all iterations have one schedule and its kernels.
+/// variables, so that all iterations have one schedule and its kernels; in a chain of small writes, so that all writes
+/// have one kernel.
 struct Integers {
   bool vary = false;
   size_t found = 0;
@@ -92,7 +94,10 @@ struct Integers {
     if (vary) it->second = UOp::stack(at);
     return it->second;
   }
-  bool few(size_t nodes) const { return found && found <= kFewIntegers && nodes <= kFewNodes; }
+  bool few(size_t nodes, size_t writes) const {
+    const size_t graphs = std::max<size_t>(writes, 1);
+    return found && found <= graphs * kFewIntegers && nodes <= graphs * kFewNodes;
+  }
 
  private:
   static bool shows_storage(UOp u) {
@@ -257,7 +262,7 @@ Hash128 key_of(const NormalGraph& g, const std::vector<bool>& open) {
 NormalGraph normalize(std::span<const UOp> roots) {
   Integers integers;
   NormalGraph g = number_graph(roots, integers);
-  if (integers.few(g.nodes.size())) {
+  if (integers.few(g.nodes.size(), g.stores.size())) {
     integers = {.vary = true, .found = 0, .offsets = {}};
     g = number_graph(roots, integers);
   }

@@ -10,6 +10,7 @@
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/multi/lower_multi.h"
 #include "tinygrad/tensor/node_ops.h"
+#include "tinygrad/tensor/ops/index_range.h"
 #include "tinygrad/tensor/state/effects.h"
 #include "tinygrad/tensor/state/history.h"
 #include "tinygrad/tensor/state/stored_view.h"
@@ -89,6 +90,7 @@ DType common_dtype(const Tensors& tensors) {
   Graph::set_buffer_death_hook([](int64_t slot) {
     buffer_table::release(static_cast<uint64_t>(slot));
     forget_history(slot);
+    forget_host_values(slot);
   });
   return true;
 }();

@@ -587,7 +587,8 @@ class Tensor {
   // Shapes: a scalar, or with Reduction::kNone a loss for each label. Types: that of the logits. Errors: ShapeError for
   // labels that do not fit the logits, DTypeError for class labels that are no integers, ValueError for label_smoothing
   // outside of 0 to 1.
-  // A label out of range is no error: it belongs to no class and has no loss.
+  // Labels that are ignore_index, or -100 as in PyTorch, have no loss and do not count; the loss of one that is no
+  // class is NaN, or with CHECK_INDEX=1 an IndexError.
   /// Integer labels Y for logits (..., classes).
   Tensor sparse_categorical_crossentropy(const Tensor& y, const CrossEntropyOptions& o = {}) const;
   /// Labels (integers) or probabilities Y for logits with classes on axis 1 (0 for 1-d).
@@ -608,9 +609,10 @@ class Tensor {
   // Shapes: NumPy's. Types: the operand's. Errors: IndexError for indices that name no element or do not broadcast,
   // DTypeError for indices that are no integers, ShapeError for values that do not fit, DeviceError for indices on
   // another device; ValueError for a step of 0 and for slices with symbolic bounds whose size could be negative.
+  // Tensors out of range are an IndexError if they are constant or came from the host, else with CHECK_INDEX=1.
   /// NumPy indexing: `x(1, Slice(0, 4), None, Ellipsis, rows)`. Integers, slices of any step, None (a new axis) and
   /// Ellipsis give views. Integer tensors or lists gather: adjacent ones are replaced in place by the axes they
-  /// broadcast to, others put those first; negative indices count from the end, indices out of range give 0. A bool
+  /// broadcast to, others put those first; negative ones count from the end, computed ones out of range give 0. A bool
   /// tensor stands for the positions where it holds, and is computed at once. Integers out of range, too many indices,
   /// float indices, indices that do not broadcast: IndexError. An index of whole axes only returns the tensor itself.
   template <class... I> Tensor operator()(I&&... i) const;
@@ -633,10 +635,10 @@ class Tensor {
   /// Returns whether another live tensor that is no view of this one's storage was computed from this tensor and is
   /// still pending, apart from `besides` and its sources. It goes on reading the old elements after a setitem.
   bool has_other_uses(const Tensors& besides = {}) const;
-  /// The element that `index` names along `axis`, at each position of index; 0 where it is negative or out of range.
+  /// The element that `index` names along `axis`, at each position of index; 0 where it is out of range (negative).
   Tensor gather(int axis, const Tensor& index) const;
   /// Returns a copy with `src` (a scalar, or at least as large as index) written at `index` along `axis` (the last one
-  /// wins; negative or out of range: dropped).
+  /// wins; out of range or negative: dropped).
   Tensor scatter(int axis, const Tensor& index, const Tensor& src) const;
   Tensor scatter_add(int axis, const Tensor& index, const Tensor& src) const;
   /// Combines `src` with the old values at `index`. Without include_self the old values of written positions do not
@@ -648,8 +650,8 @@ class Tensor {
   Tensor masked_select(const Tensor& mask, std::optional<int64_t> size = {}, const Tensor& fill = 0) const;
   /// Coordinates of the nonzero elements, int32 (count, axes); `size` as in masked_select.
   Tensor nonzero(std::optional<int64_t> size = {}, const Tensor& fill = 0) const;
-  /// (..., classes) of integers (...): 1 at the class, all 0 of numbers that are negative or no class; default int.
-  /// Throws DTypeError for others than integers, ValueError for negative classes.
+  /// (..., classes) of integers (...): 1 at the class, all 0 of computed numbers that are no class; default int.
+  /// Throws DTypeError for others than integers, ValueError for negative classes, IndexError as an index does.
   Tensor one_hot(int64_t classes) const;
 
   /// f_n(... f_2(f_1(x))).

@@ -15,6 +15,7 @@ namespace tg {
 using namespace tensor_detail;
 
 namespace tensor_detail {
+bool captures_functions() { return env::JIT && !env::CHECK_INDEX; }
 std::string flag_text(const std::string& name) {
   auto v = env::find(name);
   return std::holds_alternative<int64_t>(*v) ? str(std::get<int64_t>(*v)) : std::get<std::string>(*v);
@@ -119,13 +120,14 @@ Tensors JitCore::arguments_of(const JitInputs& in) {
 }
 
 Tensors JitCore::run_uncaptured(const JitInputs& in, const Body& body) {
-  if (count_ == 0 && env::JIT) {  // whoever looks at the gradient of an argument now will look at those of replays
+  if (count_ == 0 &&
+      captures_functions()) {  // whoever looks at the gradient of an argument now will look at those of replays
     gradient_read_.clear();
     for (const Tensor& t : arguments_of(in))
       gradient_read_.push_back(t.impl()->grad_read = std::make_shared<bool>(false));
   }
   Tensors out = body.run();
-  if (!env::JIT) {
+  if (!captures_functions()) {
     realize(out);
     return out;
   }
@@ -136,7 +138,7 @@ Tensors JitCore::run_uncaptured(const JitInputs& in, const Body& body) {
 
 Tensors JitCore::call_single(const JitInputs& in, const Body& body) {
   std::vector<Input> inputs = check_inputs(in);
-  if (!env::JIT && !loaded_) return run_uncaptured(in, body);
+  if (!captures_functions() && !loaded_) return run_uncaptured(in, body);
   if (replay_) return replay_call(in, std::move(inputs));
   if (count_ == 0 || !env::CAPTURING) return run_uncaptured(in, body);
   return Capture(*this, in, body, std::move(inputs)).run();

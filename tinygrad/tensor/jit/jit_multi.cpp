@@ -83,7 +83,7 @@ Tensors JitCore::call(const JitInputs& in, const Body& body, size_t* served) {
   TG_CHECK(JitError, !capturing() || !loaded_, "[jit] got a call of ", name_,
            ", which was loaded, inside a function that is being captured");
   if (capturing()) return body.run();  // part of what is being captured
-  if (env::JIT && !choose(in)) return run_uncaptured(in, body);
+  if (captures_functions() && !choose(in)) return run_uncaptured(in, body);
   const bool replays = static_cast<bool>(replay_);
   Tensors out = any_multi(in.tensors) || (replays && sharded()) || (!replays && !loaded_) ? call_whole(in, body)
                                                                                           : call_single(in, body);

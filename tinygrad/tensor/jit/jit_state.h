@@ -89,6 +89,9 @@ struct JitCore::Recorded {
 namespace tensor_detail {
 /// Begins the name of the constant that says how an argument is sharded.
 inline const std::string kShardingOf = "the sharding of ";
+/// Whether functions are captured and replayed: with JIT=0 every call runs them, and with CHECK_INDEX=1, which reads
+/// the indices of every call.
+bool captures_functions();
 /// A variable of the library as text.
 std::string flag_text(const std::string& name);
 /// Computes results of a jitted function. They are storage from then on: what they were computed from belongs to the

@@ -75,7 +75,8 @@ Tensor Tensor::hardtanh(double lo, double hi) const {
 }
 Tensor Tensor::hardsigmoid(double alpha, double beta) const {
   OpScope s;
-  return s(ramp(alpha * *this + beta, 1));
+  if (alpha <= 0) return s(ramp(alpha * *this + beta, 1));
+  return s(ramp(as_float(*this) + beta / alpha, 1 / alpha) * alpha);  // corners where no rounding moves them
 }
 Tensor Tensor::hardswish() const {
   OpScope s;

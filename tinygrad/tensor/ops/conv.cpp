@@ -647,6 +647,7 @@ std::pair<Tensor, Tensor> Tensor::max_pool2d_with_indices(const PoolOptions& o) 
   // Positions count down, so that the first of equal elements has the largest; padding is below all of them.
   Tensor position = max_windows(arange(n, 0, -1, {.dtype = dtypes::int32}).reshape(spatial), p);
   Tensor same = windows == from_uop(ops::detach_from_storage(uop_of(top, "max_pool2d")));
+  if (dtype().is_float()) same = same | windows.isnan();  // which the maximum of its window is, but does not equal
   Tensor index = n - same.where(position, INT32_MIN).max({.axis = inner});
   return {s(top.reshape(index.shape())), s(index)};
 }

@@ -10,6 +10,7 @@
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/multi/lower_multi.h"
 #include "tinygrad/tensor/node_ops.h"
+#include "tinygrad/tensor/ops/index_range.h"
 #include "tinygrad/uop/owner.h"
 #include "tinygrad/uop/symbolic.h"
 
@@ -201,6 +202,7 @@ Tensor Tensor::from_bytes(std::span<const std::byte> data, DType dtype, const Sh
   const std::string device = Device::canonical(o.device);
   UOp u = new_storage(shape, dtype, is_device_list(device) ? split_devices(device)[0] : device);
   if (!data.empty()) with_oom_report([&] { buffer_table::get(u)->copy_in(data); });
+  note_host_values(u, data, dtype);
   Tensor t = s(u);
   if (is_device_list(device)) t = t.to(device);
   if (want != dtype) t = t.cast(want);

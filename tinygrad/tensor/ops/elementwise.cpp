@@ -6,6 +6,7 @@
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/node_ops.h"
 #include "tinygrad/tensor/ops/elementary.h"
+#include "tinygrad/tensor/ops/index_range.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -72,6 +73,14 @@ UOp in_float32(UOp x, UOp y, UOp (*f)(UOp, UOp)) {
 }
 template <Ops op> UOp made_of(UOp x, UOp y) { return UOp::alu(op, {x, y}); }
 UOp whole_quotient(UOp x, UOp y) { return UOp::alu(Ops::TRUNC, {x / y}); }
+/// Builds a shift; ValueError for a negative distance that the host knows.
+Tensor shifted(Ops alu, const Tensor& x, const Tensor& by, const char* op) {
+  Tensor r = bits(alu, x, by, op, false);
+  const std::optional<ValueRange> distance = host_range(by);
+  TG_CHECK(ValueError, !distance || distance->least >= 0, "[", op, "] got a shift by ", distance->least,
+           ", expected 0 or more");
+  return r;
+}
 /// Builds a function of floats: integers become the default float.
 Tensor unary(Ops alu, const Tensor& t, const char* op) {
   OpScope s(op);
@@ -190,8 +199,8 @@ Tensor Tensor::neg() const {
 Tensor Tensor::bitwise_and(const Tensor& o) const { return bits(Ops::AND, *this, o, "bitwise_and"); }
 Tensor Tensor::bitwise_or(const Tensor& o) const { return bits(Ops::OR, *this, o, "bitwise_or"); }
 Tensor Tensor::bitwise_xor(const Tensor& o) const { return bits(Ops::XOR, *this, o, "bitwise_xor"); }
-Tensor Tensor::lshift(const Tensor& o) const { return bits(Ops::SHL, *this, o, "lshift", false); }
-Tensor Tensor::rshift(const Tensor& o) const { return bits(Ops::SHR, *this, o, "rshift", false); }
+Tensor Tensor::lshift(const Tensor& o) const { return shifted(Ops::SHL, *this, o, "lshift"); }
+Tensor Tensor::rshift(const Tensor& o) const { return shifted(Ops::SHR, *this, o, "rshift"); }
 Tensor Tensor::bitwise_not() const {
   OpScope s;
   UOp u = uop_of(*this, "bitwise_not");

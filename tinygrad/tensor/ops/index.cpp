@@ -6,6 +6,7 @@
 #include "tinygrad/tensor/multi/lower_multi.h"
 #include "tinygrad/tensor/node_ops.h"
 #include "tinygrad/tensor/ops/index_parse.h"
+#include "tinygrad/tensor/ops/index_range.h"
 #include "tinygrad/tensor/ops/steps.h"
 #include "tinygrad/uop/multi.h"
 #include "tinygrad/uop/symbolic.h"
@@ -244,7 +245,9 @@ Gathered gathered_of(const ParsedIndex& p, const char* op) {
   UOps nodes;
   std::vector<const Shape*> shapes;
   for (int place : g.places) {
-    const AxisIndex& a = p.axes[static_cast<size_t>(p.result[static_cast<size_t>(place)])];
+    const auto axis = static_cast<size_t>(p.result[static_cast<size_t>(place)]);
+    const AxisIndex& a = p.axes[axis];
+    check_axis_index(a.rows, axis, p.shape, {.op = op, .wraps = true});
     Tensor i = a.rows, n = size_tensor(a.size);
     if (i.dtype().is_weak() || i.dtype().itemsize() < 4) i = i.cast(dtypes::int32);
     Bounds b = bounds_of(i.uop());
@@ -405,6 +408,7 @@ Tensor Tensor::one_hot(int64_t classes) const {
   OpScope s;
   TG_CHECK(DTypeError, dtype().is_int(), "[one_hot] got ", dtype(), ", expected integers");
   TG_CHECK(ValueError, classes >= 0, "[one_hot] got ", classes, " classes, expected 0 or more");
+  check_classes(*this, classes, "one_hot");
   if (classes == 0) {
     Shape out = shape();
     out.push_back(0);

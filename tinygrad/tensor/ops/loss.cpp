@@ -1,7 +1,10 @@
 /// \file Losses.
+#include <limits>
+
 #include "tinygrad/tensor/grad/function.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/ops/elementary.h"
+#include "tinygrad/tensor/ops/index_range.h"
 #include "tinygrad/tensor/ops/product.h"
 
 namespace tg {
@@ -35,6 +38,33 @@ void check_labels(const Tensor& y, const Shape& want, const char* op, const Shap
   TG_CHECK(ShapeError, y.shape() == want, "[", op, "] got labels ", y.shape(), " for logits ", logits, ", expected ",
            want);
 }
+
+/// PyTorch's default of ignore_index, with which its programs pad labels.
+constexpr int64_t kPaddingLabel = -100;
+
+/// Labels of classes: which count, and which are wrong. A tensor is undefined where the type leaves no other labels.
+struct Labels {
+  Tensor counts, wrong;
+  /// Returns `loss`, one for each label, with 0 for labels that do not count and NaN for wrong ones.
+  Tensor checked(const Tensor& loss) const {
+    const Tensor counted = counts.defined() ? counts.where(loss, 0) : loss;
+    return wrong.defined() ? wrong.where(std::numeric_limits<double>::quiet_NaN(), counted) : counted;
+  }
+};
+Labels labels_of(const Tensor& y, int64_t classes, const CrossEntropyOptions& o, const char* op) {
+  TG_CHECK(DTypeError, y.dtype().is_int(), "[", op, "] got labels of ", y.dtype(), ", expected integers");
+  const Bounds b = bounds_of(y.uop());
+  std::vector<int64_t> ignored{kPaddingLabel};
+  if (o.ignore_index) ignored.push_back(*o.ignore_index);
+  std::erase_if(ignored, [&](int64_t i) { return i < b.lo || i > b.hi; });
+  check_labels_of(y, classes, ignored, op);
+  Labels l;
+  for (const int64_t i : ignored) l.counts = l.counts.defined() ? l.counts & (y != i) : y != i;
+  if (b.hi >= classes) l.wrong = y >= classes;
+  if (b.lo < 0) l.wrong = l.wrong.defined() ? l.wrong | (y < 0) : y < 0;
+  if (l.wrong.defined() && l.counts.defined()) l.wrong = l.wrong & l.counts;
+  return l;
+}
 }  // namespace
 
 Tensor Tensor::sparse_categorical_crossentropy(const Tensor& y, const CrossEntropyOptions& o) const {
@@ -43,27 +73,17 @@ Tensor Tensor::sparse_categorical_crossentropy(const Tensor& y, const CrossEntro
   const Shape sh = shape();
   check_smoothing(o.label_smoothing, op);
   TG_CHECK(ShapeError, !sh.empty(), "[", op, "] got logits without axes, expected classes on the last one");
-  TG_CHECK(DTypeError, y.dtype().is_int(), "[", op, "] got labels of ", y.dtype(), ", expected integers");
   const Shape lead(sh.begin(), sh.end() - 1), ys = y.shape();
   const Shape* both[] = {&lead, &ys};
   TG_CHECK(ShapeError, lead == ys || broadcast_shapes(both, op) == ys, "[", op, "] got labels ", ys, " for logits ", sh,
            ", expected ", lead, " or what that broadcasts to");
   int64_t classes = sh.back().value();
   Tensor logp = wide_floats(*this).log_softmax(-1);
-  Tensor hit = y.unsqueeze(-1) == arange(classes);
-  Tensor counts;
-  if (o.ignore_index) {
-    counts = y != *o.ignore_index;
-    hit = hit & counts.unsqueeze(-1);
-  }
+  const Labels labels = labels_of(y, classes, o, op);
   // Chosen, not multiplied by 1 and 0: a class that is masked by a logit of -inf is no part of the loss of others.
-  Tensor loss = hit.where(logp, 0).sum(-1);
-  if (o.label_smoothing > 0) {
-    Tensor even = logp.mean(-1);
-    if (counts.defined()) even = counts.where(even, 0);
-    loss = (1 - o.label_smoothing) * loss + o.label_smoothing * even;
-  }
-  return s(-finished(loss, counts, o.reduction, float_type(*this)));
+  Tensor loss = (y.unsqueeze(-1) == arange(classes)).where(logp, 0).sum(-1);
+  if (o.label_smoothing > 0) loss = (1 - o.label_smoothing) * loss + o.label_smoothing * logp.mean(-1);
+  return s(-finished(labels.checked(loss), labels.counts, o.reduction, float_type(*this)));
 }
 
 Tensor Tensor::cross_entropy(const Tensor& y, const CrossEntropyOptions& o) const {
@@ -77,26 +97,21 @@ Tensor Tensor::cross_entropy(const Tensor& y, const CrossEntropyOptions& o) cons
   labels.erase(labels.begin() + axis);
   const double smoothing = o.label_smoothing, each = smoothing / static_cast<double>(classes);
   const Tensor logp = wide_floats(*this).log_softmax(axis);
-  Tensor terms, counts;
+  Tensor terms;
+  Labels given;
   if (y.shape() == labels && y.shape() != sh) {
-    TG_CHECK(DTypeError, y.dtype().is_int(), "[cross_entropy] got labels of ", y.dtype(), ", expected integers");
+    given = labels_of(y, classes, o, "cross_entropy");
     Shape line(sh.size(), SInt(1));
     line[static_cast<size_t>(axis)] = classes;
-    Tensor hit = y.unsqueeze(axis) == arange(classes).reshape(line);
-    if (o.ignore_index) {
-      counts = y != *o.ignore_index;
-      hit = hit & counts.unsqueeze(axis);
-    }
-    terms = hit.where(logp, 0);
+    terms = (y.unsqueeze(axis) == arange(classes).reshape(line)).where(logp, 0);
     if (smoothing > 0) terms = (1 - smoothing) * terms + each * logp;
-    if (smoothing > 0 && counts.defined()) terms = counts.unsqueeze(axis).where(terms, 0);
   } else {
     check_labels(y, sh, "cross_entropy", sh);
     Tensor p = y.cast(logp.dtype());
     if (smoothing > 0) p = (1 - smoothing) * p + each;
     terms = logp * p;
   }
-  return s(finished(-terms.sum(axis), counts, o.reduction, float_type(*this)));
+  return s(finished(given.checked(-terms.sum(axis)), given.counts, o.reduction, float_type(*this)));
 }
 
 Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, const CrossEntropyOptions& o) const {
@@ -106,18 +121,18 @@ Tensor Tensor::nll_loss(const Tensor& y, const Tensor& weight, const CrossEntrop
   Shape labels = sh;
   labels.erase(labels.begin() + 1);
   check_labels(y, labels, "nll_loss", sh);
-  TG_CHECK(DTypeError, y.dtype().is_int(), "[nll_loss] got labels of ", y.dtype(), ", expected integers");
+  const Labels given = labels_of(y, sh[1].value(), o, "nll_loss");
   if (weight.defined())
     TG_CHECK(ShapeError, weight.shape() == Shape{sh[1].value()}, "[nll_loss] got weight ", weight.shape(),
              ", expected (", sh[1], ",)");
-  Tensor w = weight.defined() ? wide_floats(weight[y]) : Tensor(),
-         loss = -wide_floats(gather(1, y.unsqueeze(1)).squeeze(1));
+  Tensor at = y;  // 0 for those that are no class
+  if (given.counts.defined()) at = given.counts.where(at, 0);
+  if (given.wrong.defined()) at = given.wrong.where(0, at);
+  Tensor w = weight.defined() ? wide_floats(weight[at]) : Tensor(),
+         loss = -wide_floats(gather(1, at.unsqueeze(1)).squeeze(1));
   if (w.defined()) loss = loss * w;
-  if (o.ignore_index) {
-    const Tensor counted = y != *o.ignore_index;
-    loss = counted.where(loss, 0);
-    w = w.defined() ? counted.where(w, 0) : counted;
-  }
+  loss = given.checked(loss);
+  if (given.counts.defined()) w = w.defined() ? given.counts.where(w, 0) : given.counts;
   return s(finished(loss, w, o.reduction, float_type(*this)));
 }
 

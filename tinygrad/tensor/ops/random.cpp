@@ -16,8 +16,10 @@
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/runtime/world/world.h"
 #include "tinygrad/tensor/impl.h"
+#include "tinygrad/tensor/jit/jit.h"
 #include "tinygrad/tensor/multi/lower_multi.h"
 #include "tinygrad/tensor/node_ops.h"
+#include "tinygrad/tensor/ops/index_range.h"
 #include "tinygrad/uop/eval.h"
 
 namespace tg {
@@ -385,6 +387,25 @@ Tensor Tensor::randperm(int64_t n, const TensorOptions& o) {
   return s(rand({n}, {.device = o.device}).argsort().cast(o.dtype.value_or(dtypes::int32)));
 }
 
+namespace {
+/// ValueError for weights that cannot be drawn by, where the host knows them or CHECK_INDEX=1 reads them.
+void check_weights(const Tensor& weights) {
+  const std::optional<ValueRange> r = host_range(weights);
+  const bool known = r && !JitCore::capturing();
+  if ((r && r->least > 0 && std::isfinite(r->largest)) || (!known && !is_checked(weights))) return;
+  const std::vector<double> values = weights.to_vector<double>();
+  const auto row = static_cast<size_t>(weights.shape(-1));
+  double sum = 0;
+  for (size_t i = 0; i < values.size(); i++) {
+    TG_CHECK(ValueError, values[i] >= 0 && std::isfinite(values[i]), "[multinomial] got the weight ", values[i], " at ",
+             i % row, ", expected finite ones that are not negative");
+    sum = i % row == 0 ? values[i] : sum + values[i];
+    TG_CHECK(ValueError, i % row + 1 != row || sum > 0, "[multinomial] got weights that are all 0 in row ", i / row,
+             ", expected a sum above 0");
+  }
+}
+}  // namespace
+
 Tensor Tensor::multinomial(int64_t samples, bool replacement) const {
   OpScope s;
   const Shape sh = shape();
@@ -393,6 +414,7 @@ Tensor Tensor::multinomial(int64_t samples, bool replacement) const {
   Tensor w = sh.size() == 1 ? unsqueeze(0) : *this;
   TG_CHECK(ValueError, replacement || samples <= w.shape(1), "[multinomial] got ", samples, " samples of ", w.shape(1),
            " without replacement, expected at most as many");
+  check_weights(w);
   Tensor index;
   if (replacement || samples == 1) {
     Tensor sums = w.to_float().cumsum(1), cdf = sums / sums(Slice(), -1).unsqueeze(1);

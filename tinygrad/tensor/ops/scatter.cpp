@@ -1,10 +1,13 @@
 /// \file Gather and scatter along one axis.
 #include <algorithm>
 
+#include "tinygrad/tensor/grad/function.h"
 #include "tinygrad/tensor/node_ops.h"
 #include "tinygrad/tensor/ops/index_parse.h"
+#include "tinygrad/tensor/ops/index_range.h"
 #include "tinygrad/tensor/ops/product.h"
 #include "tinygrad/uop/eval.h"
+#include "tinygrad/uop/multi.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -21,6 +24,7 @@ void check_index(const Tensor& t, int axis, const Tensor& index, const char* op)
   const std::string &here = device_of(t.uop()), &there = device_of(index.uop());
   TG_CHECK(DeviceError, here.empty() || there.empty() || here == there, "[", op, "] got an index on ", there,
            " for a tensor on ", here, ", expected one device: move it with .to(device)");
+  check_axis_index(index, static_cast<size_t>(axis), x, {.op = op});
 }
 
 bool is_scalar(const Tensor& t) { return t.ndim() == 0; }
@@ -60,13 +64,17 @@ struct OneHot {
   Tensor hit, src;
   std::vector<std::pair<SInt, SInt>> grow;  ///< from the index's leading sizes to the tensor's
 };
-OneHot hits_of(const Tensor& t, int axis, const Tensor& index, const Tensor& src, const char* op) {
-  check_index(t, axis, index, op);
+void check_source(const Tensor& src, const Tensor& index, const char* op) {
   const Shape ss = src.shape(), xs = index.shape();
   bool fits = ss.empty() || ss.size() == xs.size();
   for (size_t a = 0; fits && a < ss.size(); a++) fits = ss[a] == xs[a] || ss[a].value() >= xs[a].max();
   TG_CHECK(ShapeError, fits, "[", op, "] got source ", ss, " and index ", xs,
            ", expected a number, or as many axes and none smaller");
+}
+OneHot hits_of(const Tensor& t, int axis, const Tensor& index, const Tensor& src, const char* op) {
+  check_index(t, axis, index, op);
+  check_source(src, index, op);
+  const Shape ss = src.shape(), xs = index.shape();
   bool number = ops::constant_of(src.uop()) && src.dtype().is_weak();
   Tensor v = number || (ss.empty() && src.dtype().is_bool()) ? Tensor::from_uop(ops::cast(src.uop(), t.dtype())) : src;
   TG_CHECK(DTypeError, v.dtype() == t.dtype(), "[", op, "] got source ", v.dtype(), " for ", t.dtype(),
@@ -95,13 +103,30 @@ Tensor Tensor::scatter(int axis, const Tensor& index, const Tensor& src) const {
   int a = axis_of(axis, sh.size(), "scatter", sh);
   if (index.max_numel() == 0) return *this;
   OneHot h = hits_of(*this, a, index, src, "scatter");
-  Tensor number = arange_symbolic(0, h.hit.shape().back()) + 1, last = h.hit.where(number, 0).max(-1, true);
-  Tensor chosen = h.hit & (number == last);
-  Tensor value = chosen.where(h.src, 0).sum({.axis = -1, .dtype = dtype()}).pad(h.grow);
-  if (dtype().is_bool()) value = chosen.where(h.src, false).any(-1).pad(h.grow);
-  Tensor written = (last.squeeze(-1) > 0).pad(h.grow);
-  return s(written.where(value, transpose(a, -1)).transpose(a, -1));
+  // The number of the last write to each position, 0 for none. The value is read there, so its gradient adds up.
+  Tensor number = arange_symbolic(0, h.hit.shape().back()) + 1, last = h.hit.where(number, 0).max(-1).contiguous();
+  Tensor value = ops::constant_of(h.src.uop()) ? h.src.shrink_to(Shape(h.src.shape().size(), SInt(1))).reshape(Shape())
+                                               : h.src.squeeze(-2).gather(-1, (last - 1).maximum(0)).pad(h.grow);
+  return s((last > 0).pad(h.grow).where(value, transpose(a, -1)).transpose(a, -1));
 }
+
+namespace {
+/// Returns t + the sum of the values at each position, in the type that sums of t's type are added in.
+Tensor with_sums(const Tensor& t, int axis, const Tensor& index, const Tensor& src, const char* op) {
+  const DType wide = sum_dtype(t.dtype());
+  const auto add = [axis, op, wide](const Tensor& x, const Tensor& i, const Tensor& v) {
+    return x.cast(wide) + sum_of_hits(hits_of(x, axis, i, v, op), wide).transpose(axis, -1);
+  };
+  const bool plain = !t.shape().symbolic() && !index.shape().symbolic() && !is_multi(t.uop()) && !is_multi(src.uop());
+  if (!plain || !t.dtype().is_float() || src.dtype() != t.dtype() || src.ndim() != t.ndim()) return add(t, index, src);
+  check_index(t, axis, index, op);
+  check_source(src, index, op);
+  // A value is added once, so its gradient is read at its position: no comparison with all positions.
+  return custom_gradient(add, [axis](const Tensor& g, const Tensor& x, const Tensor& i, const Tensor& v) {
+    return Tensors{g.cast(x.dtype()), Tensor(), g.gather(axis, i).cast(v.dtype())};
+  })(t, index, src.shrink_to(index.shape()));
+}
+}  // namespace
 
 Tensor Tensor::scatter_add(int axis, const Tensor& index, const Tensor& src) const {
   OpScope s;
@@ -110,8 +135,7 @@ Tensor Tensor::scatter_add(int axis, const Tensor& index, const Tensor& src) con
   const Shape sh = shape();
   int a = axis_of(axis, sh.size(), "scatter_add", sh);
   if (index.max_numel() == 0) return *this;
-  OneHot h = hits_of(*this, a, index, src, "scatter_add");
-  return s((*this + sum_of_hits(h, sum_dtype(dtype())).transpose(a, -1)).cast(dtype()));
+  return s(with_sums(*this, a, index, src, "scatter_add").cast(dtype()));
 }
 
 Tensor Tensor::scatter_reduce(int axis, const Tensor& index, const Tensor& src, ScatterReduce how,
@@ -136,8 +160,9 @@ Tensor Tensor::scatter_reduce(int axis, const Tensor& index, const Tensor& src, 
                     const Tensor& neutral) {  // t, reduced over the indices, in the tensor's whole shape
     return written.where(t.pad(h.grow), neutral);
   };
+  auto sums = [&] { return with_sums(old(zero).transpose(a, -1), a, index, src, "scatter_reduce").transpose(a, -1); };
   switch (how) {
-    case ScatterReduce::kSum: r = old(zero) + sum_of_hits(h, sum_dtype(d)); break;
+    case ScatterReduce::kSum: r = sums(); break;
     case ScatterReduce::kProd: r = old(one) * spread(h.hit.where(h.src, one).prod(-1), one); break;
     case ScatterReduce::kMax: r = old(lowest).maximum(spread(h.hit.where(h.src, lowest).max(-1), lowest)); break;
     case ScatterReduce::kMin: {
@@ -146,7 +171,7 @@ Tensor Tensor::scatter_reduce(int axis, const Tensor& index, const Tensor& src, 
       break;
     }
     case ScatterReduce::kMean: {
-      Tensor sum = old(zero) + sum_of_hits(h, sum_dtype(d));
+      Tensor sum = sums();
       Tensor n = h.hit.sum(-1).pad(h.grow);
       n = include_self ? n + 1 : written.where(n, 1);
       r = d.is_float() ? sum / n.cast(sum.dtype()) : sum.floor_div(n.cast(d));

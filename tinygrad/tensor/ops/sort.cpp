@@ -15,19 +15,14 @@ constexpr int64_t kCountUpTo = 1024;                // n^2 comparisons against l
 constexpr int64_t kCountAtOnce = int64_t{1} << 22;  // comparisons that take no longer than finding out which are needed
 constexpr int64_t kLeastChunk = 8;                  // shorter ones leave too many candidates
 
-/// Returns the first `wanted` of the last axis in order, by counting: the rank of an element is the number of elements
-/// before it. The order is stable, NaN counts as the largest.
-Tensor order_by_counting(const Tensor& x, bool descending, int64_t wanted) {
-  int64_t n = x.shape(-1);
-  Tensor rows = x.unsqueeze(-1), cols = x.unsqueeze(-2);
-  Tensor before = descending ? cols > rows : cols < rows, same = cols == rows;
-  if (x.dtype().is_float()) {
-    Tensor rn = rows.isnan(), cn = cols.isnan();
-    before = descending ? (cn & !rn) | (before & !rn & !cn) : (rn & !cn) | (before & !rn & !cn);
-    same = same | (rn & cn);
-  }
+/// Returns the positions of the `wanted` largest integers of the last axis in order, by counting: the rank of an
+/// element is the number of elements before it. The order is stable.
+Tensor order_by_counting(const Tensor& computed, int64_t wanted) {
+  const Tensor keys = computed.contiguous();  // each is compared with all of its row
+  int64_t n = keys.shape(-1);
+  Tensor rows = keys.unsqueeze(-1), cols = keys.unsqueeze(-2);
   Tensor count = Tensor::arange(n), earlier = count.unsqueeze(-1) > count;
-  Tensor place = (before | (same & earlier)).sum({.axis = -1, .dtype = dtypes::int32}).contiguous();
+  Tensor place = ((cols > rows) | ((cols == rows) & earlier)).sum({.axis = -1, .dtype = dtypes::int32}).contiguous();
   return (place.unsqueeze(-2) == Tensor::arange(wanted).unsqueeze(-1))
       .where(count, 0)
       .sum({.axis = -1, .dtype = dtypes::int32});
@@ -124,7 +119,7 @@ Tensor bitonic(Keys keys) {
 /// Returns the order of the whole last axis.
 Tensor order(const Tensor& x, bool descending) {
   const int64_t n = x.shape(-1);
-  if (n <= kCountUpTo) return order_by_counting(x, descending, n).contiguous();
+  if (n <= kCountUpTo) return order_by_counting(rank_keys(x, descending), n).contiguous();
   return bitonic(x.dtype().itemsize() <= 4 && n <= int64_t{UINT32_MAX} ? narrow_keys(x, descending)
                                                                        : wide_keys(x, descending))
       .contiguous();
@@ -153,7 +148,7 @@ Tensor indices_of_largest(const Tensor& keys, int64_t k) {
   };
   const int64_t c = chunk_length(keys.max_numel() / n, n, k), chunks = (n + c - 1) / c;
   if (c == 1) {
-    if (n <= kCountUpTo) return order_by_counting(keys, true, k).contiguous();
+    if (n <= kCountUpTo) return order_by_counting(keys, k).contiguous();
     return order(keys, true).shrink_to(with_last({k})).contiguous();
   }
   const ConstValue lowest = identity_element(Ops::MAX, keys.dtype());
