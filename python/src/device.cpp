@@ -96,7 +96,6 @@ void bind_device(nb::module_& m) {
           },
           "source"_a, "Machine code of a source text, for people.")
       .def("free_cache", [](Device& d) { d.allocator().free_cache(); }, "Gives kept memory back to the system.");
-  bind_host_memory(m);
   m.def("load_backend", &load_backend, "path"_a,
         "Loads a shared object with a backend, whose devices can then be used. DeviceError when it cannot be loaded.");
   m.def("device_get", &Device::get, "name"_a, nb::rv_policy::reference, "Opens a device, once.");

@@ -9,10 +9,6 @@
 #include "bind.h"
 #include "tinygrad/base/host_bytes.h"
 
-namespace tg::python {
-void bind_tensor_dlpack(TensorClass& c);
-}
-
 namespace tg::python::dlpack {
 
 /// An array on its way, in the layout that the standard prescribes.

@@ -31,8 +31,6 @@ class HostMemory {
   bool writable_;
 };
 
-void bind_host_memory(nb::module_& m);
-
 /// Returns the format of struct and memoryview; types Python does not know have none.
 const char* buffer_format(DType d);
 

@@ -13,6 +13,7 @@ NB_MODULE(_core, m) {
   bind_uop(m);
   bind_matcher(m);
   bind_tensor(m);
+  bind_host_memory(m);
   bind_device(m);
   bind_counters(m);
   bind_gguf(m);

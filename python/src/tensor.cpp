@@ -76,6 +76,7 @@ void bind_tensor(nb::module_& m) {
   bind_tensor_index(c);
   bind_tensor_matrix(c);
   bind_tensor_gradient(c);
+  bind_tensor_dlpack(c);
   bind_tensor_exchange(c);
   bind_tensor_schedule(c);
   bind_tensor_multi(c);

@@ -1,7 +1,6 @@
 /// \file Pickling and copying of tensors.
 #include "bind.h"
 #include "casters.h"
-#include "dlpack.h"
 #include "host_memory.h"
 #include "interrupt.h"
 #include "tinygrad/tensor/host_memory.h"
@@ -36,7 +35,6 @@ nb::tuple reduce(nb::handle self, int protocol) {
 }  // namespace
 
 void bind_tensor_exchange(TensorClass& c) {
-  bind_tensor_dlpack(c);
   c.def("__reduce__", [](nb::handle self) { return reduce(self, 2); });
   c.def("__reduce_ex__", &reduce, "protocol"_a);
   c.def("__copy__", [](const Tensor& t) { return t.clone(); });

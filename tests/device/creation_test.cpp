@@ -132,6 +132,34 @@ TEST(Creation, SizesAndAxes) {
   EXPECT_THROW(s[2] = 1, IndexError);
 }
 
+TEST(Creation, SizesOfEveryIntegerType) {
+  const auto check = []<class I>(I n) {
+    EXPECT_EQ((Shape{n, n}), (Shape{2, 2}));
+    EXPECT_EQ((Shape{n, 3}), (Shape{2, 3}));
+    EXPECT_EQ(Shape(3, n), (Shape{2, 2, 2}));
+    const SInt size = n;
+    EXPECT_TRUE(size == n && n == size && size == 2);
+    EXPECT_FALSE(size != n || size == I{3});
+    EXPECT_EQ(Tensor::zeros(n, n).shape(), (Shape{2, 2}));
+    EXPECT_EQ(Tensor::zeros({n, 2}).reshape(n * n).shape(), Shape{4});
+    EXPECT_EQ(Tensor::arange(6).reshape(3, n).shape(), (Shape{3, 2}));
+    EXPECT_EQ(Tensor::arange(6).reshape({3, n}).shape(), (Shape{3, 2}));
+    EXPECT_EQ(Tensor::ones(1, 3).expand(n, 3).shape(), (Shape{2, 3}));
+  };
+  check(int8_t{2});
+  check(uint8_t{2});
+  check(short{2});
+  check(static_cast<unsigned short>(2));
+  check(2);
+  check(2u);
+  check(2l);
+  check(2ul);
+  check(2ll);
+  check(2ull);
+  EXPECT_THROW(SInt(UINT64_MAX), ShapeError);
+  EXPECT_THROW((Shape{2ull, 1ull << 63}), ShapeError);
+}
+
 TEST(Creation, SlicesOfOneAxis) {
   const Tensor x = Tensor::arange(12).reshape(3, 4);
   EXPECT_EQ(x.slice(0, 1).shape(), (Shape{2, 4}));

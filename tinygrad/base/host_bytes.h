@@ -1,6 +1,5 @@
 /// \file HostBytes: host memory that crosses the border of the library, with what keeps it.
 #pragma once
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -27,10 +26,6 @@ struct HostBytes {
     fill(std::span(memory.get(), size));
     const std::span<const std::byte> bytes(memory.get(), size);
     return {bytes, std::move(memory), Access::kCopy};
-  }
-  /// Copies bytes into memory of their own.
-  static HostBytes copy_of(std::span<const std::byte> from) {
-    return made_by(from.size(), [&](std::span<std::byte> to) { std::ranges::copy(from, to.begin()); });
   }
 };
 

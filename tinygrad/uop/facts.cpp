@@ -336,6 +336,9 @@ void SInt::refuse_symbolic() const {
   throw ShapeError(
       str("[shape] got the symbolic size ", *this, ", expected a number here: shrink it to concrete sizes first"));
 }
+void SInt::refuse_large(uint64_t v) {
+  throw ShapeError(str("[shape] got size ", v, ", expected one of at most ", INT64_MAX));
+}
 void Shape::no_axis(size_t axis) const {
   if (empty())
     throw IndexError(str("[shape] got axis ", static_cast<int64_t>(axis), " of shape (), which has no axes"));

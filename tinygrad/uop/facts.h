@@ -16,9 +16,12 @@ namespace tg {
 class SInt {
  public:
   SInt() = default;
-  SInt(int v) : v_(v) {}
-  SInt(int64_t v) : v_(v) {}
-  SInt(size_t v) : v_(static_cast<int64_t>(v)) {}
+  /// A number of any integer type; ShapeError beyond 2^63 - 1.
+  template <std::integral I> SInt(I v) : v_(static_cast<int64_t>(v)) {
+    if constexpr (std::unsigned_integral<I> && sizeof(I) >= sizeof v_)
+      if (v > static_cast<I>(INT64_MAX)) [[unlikely]]
+        refuse_large(v);
+  }
   /// A weakint CONST becomes its value.
   SInt(UOp u) {
     if (u.is_const()) v_ = static_cast<int64_t>(u.const_int());
@@ -34,11 +37,11 @@ class SInt {
   UOp uop() const { return sym_ ? sym_ : UOp::constant(v_); }
   int64_t max() const;  ///< the value, or the maximum of the expression
   bool operator==(const SInt& o) const { return sym_ == o.sym_ && v_ == o.v_; }
-  bool operator==(int64_t o) const { return !sym_ && v_ == o; }
-  bool operator==(int o) const { return !sym_ && v_ == o; }
+  template <std::integral I> bool operator==(I o) const { return !sym_ && v_ == SInt(o).v_; }
 
  private:
   [[noreturn]] void refuse_symbolic() const;
+  [[noreturn]] static void refuse_large(uint64_t v);
   UOp sym_;
   int64_t v_ = 0;
 };
