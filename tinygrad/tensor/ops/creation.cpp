@@ -126,7 +126,9 @@ Tensor tensor_detail::leaf_scalar(Scalar v, std::optional<DType> dtype) {
   if (dtype) ops::check_holds(*dtype, v.value);
   return Tensor(std::make_shared<Tensor::Impl>(own_leaf(UOp::constant(v.value, dtype.value_or(v.dtype)))));
 }
-bool tensor_detail::is_differentiable_leaf(UOp u) { return u.dtype().is_float() && (!u.dtype().is_weak() || mark_of(u)); }
+bool tensor_detail::is_differentiable_leaf(UOp u) {
+  return u.dtype().is_float() && (!u.dtype().is_weak() || mark_of(u));
+}
 
 Tensor Tensor::constants(const std::vector<Scalar>& values, std::optional<DType> dtype) {
   OpScope s;
