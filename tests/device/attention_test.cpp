@@ -68,6 +68,7 @@ struct Attention {
       p[static_cast<size_t>(j)] = s;
       most = std::isnan(most) || std::isnan(s) ? std::nan("") : std::max(most, s);
     }
+    if (!mask.empty() && most == -kInf) return std::vector<double>(p.size(), 0.0);  // masked whole
     for (double& s : p) total += s = std::exp(s - most);
     for (double& s : p) s /= total;
     return p;

@@ -2,9 +2,9 @@
 #include "tinygrad/nn/transformer.h"
 
 #include <cmath>
-#include <limits>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/tensor/ops/attention_mask.h"
 #include "tinygrad/tensor/ops/product.h"
 
 namespace tg::nn {
@@ -64,20 +64,16 @@ MultiheadAttention::Result MultiheadAttention::with_weights(const Tensor& query,
   const DType type = q.dtype();
   Tensor scores = q.matmul(k.transpose(-2, -1), tensor_detail::wide_dtype(type)) /
                   std::sqrt(static_cast<double>(embed_dim / heads));
-  const auto keep = [&](const Tensor& mask) {
-    scores =
-        mask.dtype() == dtypes::bool_ ? mask.where(scores, -std::numeric_limits<double>::infinity()) : scores + mask;
-  };
-  if (m.mask.defined()) keep(m.mask);
+  Tensors masks;
+  if (m.mask.defined()) masks.push_back(m.mask);
   if (m.key_mask.defined()) {
     TG_CHECK(ShapeError, m.key_mask.shape() == (Shape{k.shape(0), k.shape(2)}),
              "[MultiheadAttention] got a key_mask of shape ", m.key_mask.shape(), ", expected (", k.shape(0), ", ",
              k.shape(2), ")");
-    keep(m.key_mask.unsqueeze(1).unsqueeze(1));
+    masks.push_back(m.key_mask.unsqueeze(1).unsqueeze(1));
   }
-  if (m.causal)
-    keep(Tensor::ones(Shape{q.shape(2), k.shape(2)}, {.dtype = dtypes::bool_, .device = q.device()}).tril());
-  const Tensor weights = scores.softmax(-1);
+  scores = attention::masked(scores, masks, m.causal);
+  const Tensor weights = masks.empty() ? scores.softmax(-1) : attention::softmax_or_zero(scores);
   const Tensor y =
       weights.dropout(options.dropout).matmul(v).cast(type).transpose(1, 2).reshape(q.shape(0), q.shape(2), embed_dim);
   const Tensor out = y.linear(out_proj_weight.transpose(), out_proj_bias);

@@ -31,7 +31,10 @@ bool has_reduce(UOp u) {
   return std::any_of(order.begin(), order.end(), [](UOp v) { return v.is(Ops::REDUCE); });
 }
 
-/// Matches EXP2((score - REDUCE(MAX, score)) * k).
+/// Returns a reduce from below a number that bounds it.
+UOp unbounded(UOp u) { return u.is(Ops::MAX) && is_number(u.src(1)) ? u.src(0) : u; }
+
+/// Matches EXP2((score - REDUCE(MAX, score)) * k), the maximum perhaps bounded.
 bool match_power(UOp power, AttentionForm& f) {
   if (!power.is(Ops::EXP2) || !power.src(0).is(Ops::MUL) || !is_number(power.src(0).src(1)) ||
       !(power.src(0).src(1).const_float() > 0))
@@ -41,9 +44,11 @@ bool match_power(UOp power, AttentionForm& f) {
   for (uint32_t i = 0; i < 2; i++) {
     UOp negative = difference.src(i), score = difference.src(1 - i);
     if (!negative.is(Ops::MUL) || !is_number(negative.src(1)) || negative.src(1).const_float() != -1) continue;
-    if (!one_range(negative.src(0), Ops::MAX) || !reduces(negative.src(0), score, f.over)) continue;
+    const UOp top = unbounded(negative.src(0));
+    if (!one_range(top, Ops::MAX) || !reduces(top, score, f.over)) continue;
     f.power = power;
     f.top = negative.src(0);
+    f.bounded = top != f.top;
     f.score = score;
     return score.dtype() == dtypes::float32;
   }
@@ -60,9 +65,11 @@ bool match_sum(UOp sum, AttentionForm& f) {
     if (f.power || !match_power(u, f)) rest.push_back(u);
   if (!f.power) return false;
   for (UOp u : rest) {
-    if (!f.total && u.is(Ops::RECIPROCAL) && one_range(u.src(0), Ops::ADD) && reduces(u.src(0), f.power, f.over))
-      f.total = u.src(0);
-    else f.weight = f.weight ? f.weight * u : u;
+    const UOp total = u.is(Ops::RECIPROCAL) ? unbounded(u.src(0)) : UOp();
+    if (!f.total && total && one_range(total, Ops::ADD) && reduces(total, f.power, f.over)) {
+      f.total = total;
+      f.divisor = u.src(0);
+    } else f.weight = f.weight ? f.weight * u : u;
   }
   return f.weight && f.weight.dtype() == dtypes::float32 && !has_reduce(f.weight) && has_reduce(f.score);
 }
@@ -204,13 +211,15 @@ UOps factors_of(UOp product) {
     if (u.is(Ops::MUL)) {
       stack.push_back(u.src(1));
       stack.push_back(u.src(0));
-    } else if (u.is(Ops::FDIV) && u.src(1).is(Ops::REDUCE)) {
+    } else if (u.is(Ops::FDIV) && unbounded(u.src(1)).is(Ops::REDUCE)) {
       stack.push_back(UOp::alu(Ops::RECIPROCAL, {u.src(1)}));
       stack.push_back(u.src(0));
     } else out.push_back(u);
   }
   return out;
 }
+
+UOp divisor_of(const AttentionForm& form, UOp total) { return form.divisor.substitute({{form.total, total}}); }
 
 bool is_sum_of_products(UOp u) {
   return u.is(Ops::REDUCE) && u.arg<ReduceArg>().op == Ops::ADD && u.src(0).is(Ops::MUL);

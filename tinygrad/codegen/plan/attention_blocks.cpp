@@ -281,15 +281,16 @@ class Blocks {
     if (end_ != blocks_) sum = sum + closed_sum(end_, fold_add(blocks_, fold_mul(end_, -1)), column);
     if (!begin_.is_const_int(0)) sum = sum + closed_sum(UOp::constant(int64_t{0}), begin_, column);
     Map map = places(row, UOp(), column);
-    map.push_back({f_.sum, f_.total ? sum / at(total_.after({done}), row) : sum});
+    if (f_.total) sum = sum / divisor_of(f_, at(total_.after({done}), row));
+    map.push_back({f_.sum, sum});
     own.insert(own.begin(), outer_.begin(), outer_.end());
     return store.substitute(map).end(own);
   }
 
-  /// A row of nothing but -inf is NaN, as in the plain form.
+  /// A row of nothing but -inf is NaN, as in the plain form, unless total and maximum are bounded.
   UOp store_total(UOp store, UOp done) {
     UOp row = rows_of_tile(1), top = at(top_.after({done}), row), total = at(total_.after({done}), row);
-    total = top.ne(top.const_like(-INFINITY)).where(total, total.const_like(NAN));
+    if (!f_.bounded) total = top.ne(top.const_like(-INFINITY)).where(total, total.const_like(NAN));
     Map map = places(row, UOp(), UOp());
     for (UOp u : store.src(1).toposort())
       if (u.is(Ops::REDUCE)) map.push_back({u, u == f_.total ? total : top});

@@ -483,14 +483,14 @@ class Groups {
       sum = sum + closed_sum(span_.end, fold_add(span_.blocks, fold_mul(span_.end, -1)), column.at);
     if (!span_.begin.is_const_int(0)) sum = sum + closed_sum(UOp::constant(int64_t{0}), span_.begin, column.at);
     PositionMap map = places(row_.at, UOp(), column.at);
-    if (f_.total) sum = sum / at(total_.after({done}), row_.held);
+    if (f_.total) sum = sum / divisor_of(f_, at(total_.after({done}), row_.held));
     map.push_back({f_.sum, sum});
     return finish(store, map, own);
   }
-  /// A row of nothing but -inf is NaN, as in the plain form.
+  /// A row of nothing but -inf is NaN, as in the plain form, unless total and maximum are bounded.
   UOp store_total(UOp store, UOp done) {
     UOp top = at(top_.after({done}), row_.held), total = at(total_.after({done}), row_.held);
-    total = top.ne(top.const_like(-INFINITY)).where(total, total.const_like(NAN));
+    if (!f_.bounded) total = top.ne(top.const_like(-INFINITY)).where(total, total.const_like(NAN));
     PositionMap map = places(row_.at, UOp(), UOp());
     for (UOp u : store.src(1).toposort())
       if (u.is(Ops::REDUCE)) map.push_back({u, u == f_.total ? total : top});

@@ -7,6 +7,7 @@
 #include "tinygrad/target/device_traits.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/node_ops.h"
+#include "tinygrad/tensor/ops/attention_mask.h"
 #include "tinygrad/uop/facts.h"
 #include "tinygrad/uop/multi.h"
 
@@ -26,18 +27,33 @@ bool reduces_last(UOp u, Ops op, UOp x) {
   const auto& axes = u.arg<ReduceArg>().axes;
   return axes.size() == 1 && static_cast<size_t>(axes[0]) + 1 == shape_of(x).size();
 }
-/// Returns s where p = exp(s - max s) / sum exp(s - max s) over the last axis; empty: p is something else.
-UOp scores_of(UOp p) {
+/// Returns a reduce from below the bound that masked rows give it, and whether it has one.
+std::pair<UOp, bool> unbounded(UOp u) {
+  u = unrepeated(u);
+  const bool bounded = u.is(Ops::MAX) && ops::literal_of(u.src(1));
+  return {bounded ? unrepeated(u.src(0)) : u, bounded};
+}
+/// The scores of a softmax; `bounded`: one that is zero where a row is masked whole.
+struct Scores {
+  UOp s{};
+  bool bounded = false;
+};
+/// Returns s where p = exp(s - max s) / sum exp(s - max s) over the last axis, maximum and sum perhaps bounded; empty if
+/// p is something else.
+Scores scores_of(UOp p) {
   if (!p.is(Ops::FDIV)) return {};
   UOp power = p.src(0);
-  if (!power.is(Ops::EXP2) || !reduces_last(unrepeated(p.src(1)), Ops::ADD, power)) return {};
+  const auto [total, bounded] = unbounded(p.src(1));
+  if (!power.is(Ops::EXP2) || !reduces_last(total, Ops::ADD, power)) return {};
   UOp exponent = power.src(0), factor = exponent.is(Ops::MUL) ? ops::literal_of(exponent.src(1)) : UOp();
   if (!factor || std::abs(factor.const_float() * std::log(2.0) - 1) > 1e-6 || !exponent.src(0).is(Ops::ADD)) return {};
   UOp s = exponent.src(0).src(0), negative = exponent.src(0).src(1);
   UOp minus = negative.is(Ops::MUL) ? ops::literal_of(negative.src(1)) : UOp();
   if (!minus || minus.const_float() != -1) return {};
-  return reduces_last(unrepeated(negative.src(0)), Ops::MAX, s) ? s : UOp();
+  const auto [top, bounded_top] = unbounded(negative.src(0));
+  return reduces_last(top, Ops::MAX, s) && bounded == bounded_top ? Scores{s, bounded} : Scores{};
 }
+constexpr const char *kPlain = "attention", *kBounded = "attention of masked rows";
 /// Whether blocked kernels exist for scores and values of these shapes, forward and backward, and it pays.
 bool pays(UOp s, UOp v) {
   const Shape &shape = shape_of(s), &values = shape_of(v);
@@ -54,9 +70,11 @@ bool pays(UOp s, UOp v) {
 bool is_attention(UOp u) { return u.is(Ops::CUSTOM_GRADIENT) && u.arg_kind() == ArgKind::kString; }
 
 Tensor with_gradient(const Tensor& product, const Tensor& weights, const Tensor& value) {
-  UOp p = uop_of(weights, "dot"), s = scores_of(p), o = uop_of(product, "dot"), v = uop_of(value, "dot");
+  const auto [s, bounded] = scores_of(uop_of(weights, "dot"));
+  UOp o = uop_of(product, "dot"), v = uop_of(value, "dot");
   if (!s || !pays(s, v) || o.dtype() != dtypes::float32) return product;
-  return Tensor::from_uop(UOp::make(Ops::CUSTOM_GRADIENT, o.dtype(), {o, s, v}, Arg(std::string("attention"))));
+  const std::string name = bounded ? kBounded : kPlain;
+  return Tensor::from_uop(UOp::make(Ops::CUSTOM_GRADIENT, o.dtype(), {o, s, v}, Arg(name)));
 }
 
 Grads gradients(UOp g, UOp o, UOp s, UOp v) {
@@ -66,9 +84,10 @@ Grads gradients(UOp g, UOp o, UOp s, UOp v) {
   const Tensor grad = Tensor::from_uop(widened ? g.src(0) : g).contiguous().cast(g.dtype()), out = Tensor::from_uop(o),
                scores = Tensor::from_uop(s), value = Tensor::from_uop(v);
   // The same nodes as in the softmax, so that nothing is computed for it alone.
-  const Tensor top = scores.max({.axis = -1, .keepdim = true}).detach();
-  const Tensor total = (scores - top).exp().sum({.axis = -1, .keepdim = true}),
-               log_sum = (top + total.log()).contiguous();
+  const bool bounded = o.arg<std::string>() == kBounded;
+  const Tensor top = bounded ? bounded_top(scores) : scores.max(-1, true).detach(), powers = (scores - top).exp(),
+               total = bounded ? bounded_total(powers) : powers.sum(-1, true);
+  const Tensor log_sum = (top + total.log()).contiguous();
   const Tensor mean = (grad * out).sum({.axis = -1, .keepdim = true}).contiguous();
   // Masked positions have the probability 0, whatever a row is.
   const bool masked = s.is(Ops::WHERE) && ops::literal_of(s.src(2)) &&

@@ -6,6 +6,7 @@
 
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/node_ops.h"
+#include "tinygrad/tensor/ops/attention_mask.h"
 #include "tinygrad/tensor/ops/dot_product_attention.h"
 #include "tinygrad/tensor/ops/image.h"
 #include "tinygrad/tensor/ops/product.h"
@@ -245,13 +246,16 @@ Tensor Tensor::scaled_dot_product_attention(const Tensor& key, const Tensor& val
   }
   DType acc = least_upper_dtype(least_upper_dtype(dtype(), key.dtype()), dtypes::float32);
   Tensor qk = dot(key.transpose(-2, -1), acc) * (1 / std::sqrt(static_cast<double>(shape(-1))));
-  const Shape qs = qk.shape();
-  Tensor m = o.is_causal ? full(Shape(qs.end() - 2, qs.end()), true).tril() : o.mask;
-  if (m.defined()) qk = m.dtype().is_bool() ? m.where(qk, -std::numeric_limits<double>::infinity()) : qk + m;
-  if (env::ROUND_PRODUCTS || !dtype().is_float())
-    return s(qk.cast(dtype()).softmax(-1).dropout(o.dropout_p).dot(value));
+  const bool masks = o.mask.defined();
+  qk = attention::masked(qk, masks ? Tensors{o.mask} : Tensors{}, o.is_causal);
+  // A causal mask alone leaves every row its first position.
+  const auto weights = [&](const Tensor& t) {
+    return (masks ? attention::softmax_or_zero(t) : t.softmax(-1)).dropout(o.dropout_p);
+  };
+  if (!dtype().is_float()) return s(qk.cast(dtype()).softmax(-1).dropout(o.dropout_p).dot(value));
+  if (env::ROUND_PRODUCTS) return s(weights(qk.cast(dtype())).dot(value));
   // The scores of narrow floats stay in their accumulation type until the result.
-  return s(qk.softmax(-1).dropout(o.dropout_p).dot(value).cast(least_upper_dtype(dtype(), value.dtype())));
+  return s(weights(qk).dot(value).cast(least_upper_dtype(dtype(), value.dtype())));
 }
 
 }  // namespace tg
