@@ -116,7 +116,7 @@ void forget_host_values(int64_t slot) { ranges().erase(slot); }
 std::optional<ValueRange> host_range(const Tensor& t) {
   GraphScope g;
   UOp u = t.uop();
-  if (const UOp c = ops::literal_of(u)) return ValueRange{c.const_value().as_double(), c.const_value().as_double()};
+  if (const UOp c = ops::constant_of(u)) return ValueRange{c.const_value().as_double(), c.const_value().as_double()};
   constexpr OpSet kSameElements =
       Ops::RESHAPE | Ops::EXPAND | Ops::PERMUTE | Ops::FLIP | Ops::DETACH | Ops::CONTIGUOUS | Ops::COPY | Ops::CAST;
   std::vector<DType> casts;
