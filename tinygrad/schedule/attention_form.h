@@ -46,8 +46,8 @@ std::optional<AttentionForm> match_attention(UOp sink, bool by_groups = false);
 /// Returns what a mean is divided by where the powers add up to `total`.
 UOp divisor_of(const AttentionForm& form, UOp total);
 
-/// Returns the factors of a product, factors that are products replaced by theirs. A quotient by a sum, perhaps bounded,
-/// contributes the factors of its dividend and the reciprocal of the sum.
+/// Returns the factors of a product, factors that are products replaced by theirs. A quotient by a sum, perhaps
+/// bounded, contributes the factors of its dividend and the reciprocal of the sum.
 UOps factors_of(UOp product);
 
 /// Returns true for REDUCE(ADD, a * b).

@@ -78,16 +78,6 @@ class Graph {
   /// Global graph: `from` has been computed into the buffer `to`; walks that schedule stop there.
   void forward(UOp from, UOp to);
   UOp forwarded(UOp u) const;  ///< the buffer, or empty
-  /// Nodes computed so far, effects aside, for which `keep` does not hold: the argument of `hide_forwards`.
-  template <class F> std::unordered_set<const Node*> computed(F&& keep) const {
-    std::unordered_set<const Node*> out;
-    for (auto& [from, to] : forwards_)
-      if (from->op != Ops::AFTER && !keep(from)) out.insert(from);
-    return out;
-  }
-  /// While set, these nodes count as not computed on this thread; a node that is computed again leaves the set. Returns
-  /// the set that was there before.
-  static std::unordered_set<const Node*>* hide_forwards(std::unordered_set<const Node*>* hidden);
   /// Called (under the lock) with the slot of each BUFFER node that dies.
   static void set_buffer_death_hook(void (*hook)(int64_t slot));
 

@@ -134,6 +134,7 @@ class WithoutHistory {
 class SpareGradients {
  public:
   explicit SpareGradients(const Tensors& arguments) : arguments_(arguments) {
+    GraphScope g;  // other threads look at the tensors of this one
     for (const Tensor& t : arguments_) {
       Tensor::Impl& i = *t.impl();
       if (!i.grad_read) i.grad_read = std::make_shared<bool>(false);
@@ -142,6 +143,7 @@ class SpareGradients {
     }
   }
   ~SpareGradients() {
+    GraphScope g;
     for (const Tensor& t : arguments_) {
       Tensor::Impl& i = *t.impl();
       set_gradient_is_spare(i, false);

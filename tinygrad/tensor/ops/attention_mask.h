@@ -8,10 +8,11 @@ namespace tg::attention {
 /// are added, -inf where nothing may be seen; with `causal` query i sees keys 0 to i alone.
 Tensor masked(const Tensor& scores, const Tensors& masks, bool causal);
 
-/// Returns the maximum of the scores of a row, at least the lowest finite number, and what powers of scores below it add
-/// up to, at least 1/2: of a row that is not masked whole they add up to 1 or more. A softmax of these is zero, with
-/// the gradient zero, where a plain one is NaN, which spreads through a batch of padded texts.
+/// Returns the maximum of the scores of each row, at least the lowest finite number.
 Tensor bounded_top(const Tensor& scores);
+/// Returns what the powers of a row's scores below its maximum add up to, at least 1/2. Those of a row that is not
+/// masked whole add up to 1 or more. With both bounds the softmax of a row that is masked whole is zero, and so is its
+/// gradient, where a plain one is NaN, which spreads through a batch of padded texts.
 Tensor bounded_total(const Tensor& powers);
 
 /// Computes the softmax over the last axis with the bounds above.

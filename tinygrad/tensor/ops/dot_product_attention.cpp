@@ -38,8 +38,8 @@ struct Scores {
   UOp s{};
   bool bounded = false;
 };
-/// Returns s where p = exp(s - max s) / sum exp(s - max s) over the last axis, maximum and sum perhaps bounded; empty if
-/// p is something else.
+/// Returns s where p = exp(s - max s) / sum exp(s - max s) over the last axis, maximum and sum perhaps bounded, or
+/// nothing where p is something else.
 Scores scores_of(UOp p) {
   if (!p.is(Ops::FDIV)) return {};
   UOp power = p.src(0);
