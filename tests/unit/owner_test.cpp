@@ -19,8 +19,8 @@ TEST(Owner, NodesBuiltUnderOneAreItsOwn) {
   set_owner(7);
   const UOp inside = doubled();
   EXPECT_EQ(inside, doubled()) << "shared within the owner";
-  EXPECT_EQ(UOp::constant(3), UOp::constant(3));
-  const UOp size = UOp::variable("n", 1, 4) + UOp::constant(1), b = buffer();
+  EXPECT_EQ(UOp::constant(int64_t{3}), UOp::constant(int64_t{3}));
+  const UOp size = UOp::variable("n", 1, 4) + UOp::constant(int64_t{1}), b = buffer();
   set_owner(8);
   EXPECT_NE(inside, doubled());
   EXPECT_EQ(set_owner(0), 8u);
@@ -29,7 +29,7 @@ TEST(Owner, NodesBuiltUnderOneAreItsOwn) {
   EXPECT_EQ(inside.key(), outside.key()) << "caches know no owners";
   EXPECT_EQ(owner_of(inside), 7u);
   EXPECT_EQ(owner_of(outside), 0u);
-  EXPECT_EQ(size, UOp::variable("n", 1, 4) + UOp::constant(1)) << "sizes are public";
+  EXPECT_EQ(size, UOp::variable("n", 1, 4) + UOp::constant(int64_t{1})) << "sizes are public";
   EXPECT_EQ(b, buffer());
   EXPECT_EQ(as_public(inside), outside);
 }

@@ -125,7 +125,10 @@ StepContext DecoderNetwork::context(const StepRows& rows, const StepRows& window
 Tensor DecoderNetwork::embed(const Tensor& tokens, const StepContext& step) const {
   Tensor x = embeddings_.rows(tokens);
   if (config_.embedding_scale != 1) x = x * config_.embedding_scale;
-  if (position_embeddings_.defined()) x = x + position_embeddings_[step.rows.positions];
+  if (position_embeddings_.defined()) {
+    const Tensor known = step.rows.positions.minimum(position_embeddings_.shape(0) - 1);  // those of a token
+    x = x + position_embeddings_[known];
+  }
   if (embedding_norm_) x = (*embedding_norm_)(x);
   return x.contiguous();
 }

@@ -67,7 +67,9 @@ RopeTable::RopeTable(const RopeFrequencies& f, RopePairs pairs, int64_t position
 }
 
 RopeTable::Rows RopeTable::rows(const Tensor& positions) const {
-  return {cos_[positions].unsqueeze(2), sin_[positions].unsqueeze(2)};
+  // Rows without a token have positions behind the last one; what they compute is read by nobody.
+  const Tensor known = positions.minimum(cos_.shape(0) - 1);
+  return {cos_[known].unsqueeze(2), sin_[known].unsqueeze(2)};
 }
 
 Tensor RopeTable::turn(const Tensor& heads, const Rows& r) const {

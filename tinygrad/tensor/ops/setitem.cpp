@@ -233,12 +233,10 @@ bool shares_storage(const Tensor& t) {
 bool has_pending_views(const Tensor& t) {
   const UOp base = below_views(current_view(t.uop()));
   if (base.is(Ops::BUFFER) || base.is_const() || is_effect_target(base)) return false;
-  bool found = false;
-  each_live([&](Tensor::Impl& i) {
-    const UOp u = current_view(i.uop);
-    found |= &i != t.impl() && u != base && below_views(u) == base;
+  return std::ranges::any_of(viewers_of({&base, 1}), [&](const std::shared_ptr<Tensor::Impl>& i) {
+    const UOp u = current_view(i->uop);
+    return i.get() != t.impl() && u != base && below_views(u) == base;
   });
-  return found;
 }
 }  // namespace
 
