@@ -215,12 +215,10 @@ TEST(TgDoctor, FailsWhereNothingCompiles) {
 }
 
 TEST(TgDoctor, SaysThatClangDoesNotStart) {
-  const TempDir dir("tg_clang");
-  const std::string clang = (dir.path() / "clang").string();
-  std::ofstream(clang)
-      << "#!/bin/sh\ncase \"$*\" in *--version*) [ -e " << dir.path().string() << "/seen ] || { touch "
-      << dir.path().string()
-      << "/seen; echo clang version 19.1.7; exit 0; } ;; esac\necho cannot open libLLVM >&2\nexit 127\n";
+  const TempDir dir;
+  const std::string clang = dir / "clang", seen = dir / "seen";
+  std::ofstream(clang) << "#!/bin/sh\ncase \"$*\" in *--version*) [ -e " << seen << " ] || { touch " << seen
+                       << "; echo clang version 19.1.7; exit 0; } ;; esac\necho cannot open libLLVM >&2\nexit 127\n";
   std::filesystem::permissions(clang, std::filesystem::perms::owner_all);
   const ProcessResult r = tg_run({"doctor", "--quick"}, {{"CC", clang}});
   EXPECT_THAT(r.out, HasSubstr("does not start: cannot open libLLVM"));
