@@ -111,8 +111,8 @@ ParamArg param_from(nb::handle h, std::optional<DType>& dtype) {
 }
 nb::object or_none(const std::string& s) { return s.empty() ? nb::none() : nb::object(nb::str(s.c_str())); }
 
-// Tags are any Python objects; the graph holds their numbers, with the highest bit below the owner set to tell them from
-// tags of its own.
+// Tags are any Python objects; the graph holds their numbers, with the highest bit below the owner set to tell them
+// from tags of its own.
 constexpr uint64_t kPythonTag = uint64_t{1} << (kOwnerShift - 1);
 struct Tags {
   nb::dict numbers;
