@@ -285,7 +285,7 @@ inline KernelPtr softmax(int64_t n, int64_t m) {  // three passes over a row in 
   auto at = [&](UOp c) { return a.index({i * m + c}).load(); };
   auto exp = [&](UOp x) { return UOp::alu(Ops::EXP2, {x}); };
   UOp top = at(r).reduce(Ops::MAX, UOps{r}), sum = exp(at(s) - top).reduce(Ops::ADD, UOps{s});
-  return k.finish(o.index({i * m + j}).store(exp(at(j) - top) / sum).end(UOps{i, j}));
+  return k.finish(o.index({i * m + j}).store(exp(at(j) - top) * UOp::alu(Ops::RECIPROCAL, {sum})).end(UOps{i, j}));
 }
 /// The gradient of softmax from its input: p = exp(a - max) / sum, o = p * (g - sum of p * g), three passes with the
 /// same exponentials. Small ones only: evaluated point by point it takes m^4 steps a row.
@@ -296,8 +296,9 @@ inline KernelPtr softmax_grad(int64_t n, int64_t m) {
   auto at = [&](UOp p, UOp c) { return p.index({i * m + c}).load(); };
   UOp top = at(a, r).reduce(Ops::MAX, UOps{r});
   auto exp = [&](UOp c) { return UOp::alu(Ops::EXP2, {at(a, c) - top}); };
-  UOp total = exp(s).reduce(Ops::ADD, UOps{s}), dot = (exp(t) / total * at(g, t)).reduce(Ops::ADD, UOps{t});
-  return k.finish(o.index({i * m + j}).store(exp(j) / total * (at(g, j) - dot)).end(UOps{i, j}));
+  UOp inverse = UOp::alu(Ops::RECIPROCAL, {exp(s).reduce(Ops::ADD, UOps{s})}),
+      dot = (exp(t) * inverse * at(g, t)).reduce(Ops::ADD, UOps{t});
+  return k.finish(o.index({i * m + j}).store(exp(j) * inverse * (at(g, j) - dot)).end(UOps{i, j}));
 }
 inline KernelPtr variance(int64_t n, int64_t m) {  // a chain of reduces over one range, and two that share loops
   KernelMaker k;

@@ -41,9 +41,10 @@ struct Scores {
 /// Returns s where p = exp(s - max s) / sum exp(s - max s) over the last axis, maximum and sum perhaps bounded, or
 /// nothing where p is something else.
 Scores scores_of(UOp p) {
-  if (!p.is(Ops::FDIV)) return {};
+  const bool product = p.is(Ops::MUL) && p.src(1).is(Ops::RECIPROCAL);
+  if (!product && !p.is(Ops::FDIV)) return {};
   UOp power = p.src(0);
-  const auto [total, bounded] = unbounded(p.src(1));
+  const auto [total, bounded] = unbounded(product ? p.src(1).src(0) : p.src(1));
   if (!power.is(Ops::EXP2) || !reduces_last(total, Ops::ADD, power)) return {};
   UOp exponent = power.src(0), factor = exponent.is(Ops::MUL) ? ops::literal_of(exponent.src(1)) : UOp();
   if (!factor || std::abs(factor.const_float() * std::log(2.0) - 1) > 1e-6 || !exponent.src(0).is(Ops::ADD)) return {};

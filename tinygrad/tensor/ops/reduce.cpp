@@ -243,8 +243,9 @@ std::pair<Tensor, DType> below_top(const Tensor& t, const Axes& axis, std::optio
 Tensor Tensor::softmax(const Axes& axis, std::optional<DType> dtype) const {
   OpScope s;
   auto [m, out] = below_top(*this, axis, dtype, "softmax");
-  Tensor e = m.exp();
-  return s(narrowed(e / e.sum({.axis = axis, .keepdim = true}), out));
+  // One division for each row instead of one for each element.
+  Tensor e = m.exp(), inverse = e.sum({.axis = axis, .keepdim = true}).reciprocal();
+  return s(narrowed(e * inverse, out));
 }
 Tensor Tensor::log_softmax(const Axes& axis, std::optional<DType> dtype) const {
   OpScope s;
