@@ -108,12 +108,17 @@ int run(int argc, char** argv) {
   CLI::App app("tinygrad.cpp: a lazy tensor library and compiler", "tg");
   app.set_version_flag("--version", std::string(version()));
   app.require_subcommand(1);
-  app.formatter(std::make_shared<HelpFormat>());
-  app.get_formatter()->column_width(34);
+  const auto format_of = [](size_t column_width) {
+    auto format = std::make_shared<HelpFormat>();
+    format->column_width(column_width);
+    return format;
+  };
+  app.formatter(format_of(18));
   app.failure_message(usage_error);
   std::function<int()> chosen;
   for (const Command& command : kCommands) {
     CLI::App* sub = app.add_subcommand(command.name, command.help)->group(command.group);
+    sub->formatter(format_of(34));
     sub->callback([&chosen, body = command.define(*sub)] { chosen = body; });
   }
   app.footer(footer());  // behind the commands, which would inherit it

@@ -260,14 +260,14 @@ TEST(Tg, ProgramsAreRecordedAndShown) {
 }
 
 TEST(Tg, RecordingsThatCannotBeShown) {
-  const auto error_of = [](const std::vector<std::string>& options) {
+  const auto error_of = [](const std::vector<std::string>& options, int code = 1) {
     const ProcessResult r = tg_run(options);
-    EXPECT_EQ(r.exit_code, 1);
+    EXPECT_EQ(r.exit_code, code);
     return r.err;
   };
   EXPECT_THAT(error_of({"viz", "/nope.viz", "--text"}), HasSubstr("/nope.viz"));
   EXPECT_THAT(error_of({"viz", TG_PROGRAM, "--text"}), HasSubstr("got no recording of this version"));
-  EXPECT_THAT(error_of({"viz", "record"}), HasSubstr("[viz] got no program, expected one"));
+  EXPECT_THAT(error_of({"viz", "record"}, 2), HasSubstr("[viz] got no program, expected one"));
   EXPECT_THAT(error_of({"viz", "record", "--", "/nope/program"}), HasSubstr("[viz] cannot run /nope/program"));
 }
 
