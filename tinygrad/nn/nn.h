@@ -127,7 +127,8 @@ struct GroupNorm {
 };
 
 /// Normalizes every channel of every sample over space. As in PyTorch a sample may come without a batch, (channels,
-/// ...): an input of two axes, or one whose axis 1 has another size than the channels.
+/// ...): an input of two axes, or one whose axis 1 has another size than the channels. The result has the input's shape
+/// and its float type.
 struct InstanceNorm : GroupNorm {
   explicit InstanceNorm(int64_t channels, const LayerNormOptions& o = {}) : GroupNorm(channels, channels, o) {}
   Tensor operator()(const Tensor& x) const;

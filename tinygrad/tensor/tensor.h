@@ -716,9 +716,8 @@ class Tensor {
   // ---- values ----
   /// The value of a tensor with one element. DTypeError when T cannot hold such values, ValueError if it does not fit.
   template <Arithmetic T> T item() const;
-  /// All elements, row-major, in host memory this tensor keeps alive until it is assigned to, replaced, moved or dies:
-  /// host_bytes (tensor/host_memory.h) outlives that. T must be the dtype's own C++ type (uint16_t: half, bfloat16),
-  /// else DTypeError.
+  /// All elements, row-major, in host memory that lives until this tensor is assigned to, replaced, moved or dies; see
+  /// host_bytes (tensor/host_memory.h). T: the dtype's own C++ type (uint16_t: half, bfloat16), else DTypeError.
   template <class T> std::span<const T> data() const {
     std::span<const std::byte> b =
         data_bytes(sizeof(T), std::is_same_v<T, bool>, std::is_floating_point_v<T>, std::is_signed_v<T>);
