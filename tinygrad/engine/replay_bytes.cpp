@@ -64,8 +64,11 @@ std::vector<int64_t> parameter_bytes(const ByteReader& r, const Program& p) {
     if (!u.is(Ops::PARAM) || u.arg<ParamArg>().addrspace == AddrSpace::kAlu) continue;
     const int64_t slot = u.arg<ParamArg>().slot;
     r.check(slot >= 0 && slot < p.nbuffers, "an instruction that uses memory it is not given");
-    bytes[static_cast<size_t>(slot)] =
-        std::max(bytes[static_cast<size_t>(slot)], shape_of(u).numel() * u.dtype().itemsize());
+    int64_t size = u.dtype().itemsize();
+    for (const SInt& n : shape_of(u))
+      r.check(!n.symbolic() && n.value() >= 0 && !__builtin_mul_overflow(size, n.value(), &size),
+              "a parameter of an impossible size");
+    bytes[static_cast<size_t>(slot)] = std::max(bytes[static_cast<size_t>(slot)], size);
   }
   return bytes;
 }
