@@ -28,6 +28,9 @@ template <class F> void work(const tg::Mesh& mesh, F&& at) {
 }
 
 void fail(const std::string& how, int milliseconds, const tg::Mesh& mesh) {
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  std::printf("fault counted from %.3f\n", now.count());
+  std::fflush(stdout);
   const auto start = std::chrono::steady_clock::now();
   const auto due = [&] { return std::chrono::steady_clock::now() - start > std::chrono::milliseconds(milliseconds); };
   bool stopped = false;
