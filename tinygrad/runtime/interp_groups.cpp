@@ -133,7 +133,7 @@ void Interpreter::copy_box(const Step& s, const Warp& w, void* const* buffers) c
                barrier = b.barriers + sizeof(uint64_t) * static_cast<size_t>(number(b.number, b.number_type));
   TG_ASSERT(to % kMatrixAlignment == 0 && to + static_cast<size_t>(m.box_bytes()) <= shared_bytes_, program_->name,
             ": a box at byte ", to, " of the group's memory, which has ", shared_bytes_, ": ", s.u);
-  TG_ASSERT(is_possible(m), program_->name, ": no box that can be copied: ", s.u);
+  TG_ASSERT(is_possible(m) && m.slot < program_->nbuffers, program_->name, ": no box that can be copied: ", s.u);
   const auto* from = static_cast<const unsigned char*>(buffers[m.slot]);
   for (size_t i = 0; i < w.cluster->size(); i++) {
     if (b.groups == 1 && i != w.group) continue;
