@@ -307,6 +307,7 @@ TEST(HostMemory, ThreadsThatReadOneTensor) {
 
 TEST(HostMemory, AReadIsNeverHalfOfAnUpdate) {
   TG_NEEDS_VALUES();
+  if (env::EAGER) GTEST_SKIP() << "an operation that realizes holds the graph, so that it cannot wait for readers";
   constexpr int64_t kMany = 200000;
   const Tensor t = filled(0, interprets_kernels() ? kSize : kMany);
   std::atomic<bool> done = false;

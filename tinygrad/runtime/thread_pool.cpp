@@ -139,12 +139,12 @@ struct ThreadPool::State {
 
   void start_workers(size_t count) {
     if (workers.size() >= count) return;
-    if (workers.empty()) pinned = env::CPU_PINNING.get() != 0;
     sigset_t all, before;  // signals are for the program's own threads
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
     const uint32_t seen = epoch.load();
     try {
+      if (workers.empty()) pinned = env::CPU_PINNING.get() != 0;  // the first read of a variable allocates
       while (workers.size() < count) workers.emplace_back([this, seen, i = workers.size()] { work(seen, i); });
     } catch (const std::exception&) {  // no more threads, or no memory for them: continue with the existing ones
     }
