@@ -314,6 +314,15 @@ TEST(CustomGradient, SeveralArgumentsInALargerGraph) {
   EXPECT_EQ(g[1].to_vector<float>(), (Floats{200, 400}));
 }
 
+TEST(CustomGradient, GetsArgumentsThatLieOnNoDevice) {
+  auto mul = custom_gradient(
+      [](const Tensor& x, const Tensor& y) { return x * y; },
+      [](const Tensor& g, const Tensor& x, const Tensor& y) { return Tensors{g * y.cast(x.dtype()), g * x}; });
+  Tensor a({1.f, 2.f, 3.f});
+  EXPECT_EQ(mul(a, Tensor::full({3}, 4.f)).sum().gradient({a})[0].to_vector<float>(), (Floats{4, 4, 4}));
+  EXPECT_EQ(mul(a, Tensor::arange(3)).sum().gradient({a})[0].to_vector<float>(), (Floats{0, 1, 2}));
+}
+
 TEST(CustomGradient, Backward) {
   auto f = custom_gradient([](const Tensor& x) { return x * 3; }, [](const Tensor& g, const Tensor&) { return g * 7; });
   Tensor w = Tensor({1.f, 2.f}).contiguous().realize().requires_grad_();

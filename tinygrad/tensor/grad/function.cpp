@@ -228,23 +228,31 @@ class Inliner {
   std::unordered_map<UOp, UOp> done_;
 };
 
-/// Makes the gradient of a call from one on tensors; `place` is where each input is among the call's arguments,
-/// SIZE_MAX for one that is none.
-NodeGradient node_gradient(const TensorGradient& gradient, std::vector<size_t> place) {
-  return [gradient, place = std::move(place)](const UOps& g, UOp call) {
+/// An input of a function: where it is among the arguments of its call, or the input itself if it lies on no device and
+/// so is none of them.
+struct FunctionInput {
+  size_t place = SIZE_MAX;
+  UOpRef constant{};
+
+  Tensor at(UOp call) const { return Tensor::from_uop(constant ? constant.get() : call.src(place + 1)); }
+};
+
+/// Makes the gradient of a call from one on tensors.
+NodeGradient node_gradient(const TensorGradient& gradient, std::vector<FunctionInput> inputs) {
+  return [gradient, inputs = std::move(inputs)](const UOps& g, UOp call) {
     Tensors grads, in, outs;
     for (size_t i = 0; i < call.src(0).nsrc(); i++) {
       outs.push_back(Tensor::from_uop(get_tuple(call, i)));
       grads.push_back(g[i] ? Tensor::from_uop(g[i]) : outs.back().zeros_like());
     }
-    for (size_t p : place) in.push_back(p == SIZE_MAX ? Tensor() : Tensor::from_uop(call.src(p + 1)));
+    for (const FunctionInput& i : inputs) in.push_back(i.at(call));
     Tensors r = gradient(grads, in, outs);
-    TG_CHECK(GradientError, r.size() == place.size(), "[custom_gradient] got ", r.size(),
-             " gradients, expected one for each of ", place.size(), " arguments");
+    TG_CHECK(GradientError, r.size() == inputs.size(), "[custom_gradient] got ", r.size(),
+             " gradients, expected one for each of ", inputs.size(), " arguments");
     UOps out(call.nsrc() - 1);
     for (size_t i = 0; i < r.size(); i++) {
-      if (!r[i].defined() || place[i] == SIZE_MAX) continue;
-      UOp& o = out[place[i]];
+      if (!r[i].defined() || inputs[i].constant) continue;
+      UOp& o = out[inputs[i].place];
       o = o ? o + r[i].uop() : r[i].uop();
     }
     return out;
@@ -269,14 +277,18 @@ Tensors call_function(const TensorFunction& f, const Tensors& inputs, const Func
   for (const Tensor& t : results) values.push_back(uop_of(t, "function"));
   CallInfo info{options.name, options.precompile, options.precompile_backward, {}, {}};
   if (gradient) {
-    std::vector<size_t> place;  // of each input among the call's arguments
+    std::vector<FunctionInput> all;
     UOps unique;
     for (const UOpRef& u : before) {
+      if (device_of(u).empty()) {
+        all.push_back({.constant = u});
+        continue;
+      }
       auto it = std::find(unique.begin(), unique.end(), u.get());
-      place.push_back(device_of(u).empty() ? SIZE_MAX : static_cast<size_t>(it - unique.begin()));
-      if (it == unique.end() && !device_of(u).empty()) unique.push_back(u);
+      all.push_back({.place = static_cast<size_t>(it - unique.begin())});
+      if (it == unique.end()) unique.push_back(u);
     }
-    info.gradient = make_gradient(node_gradient(gradient, std::move(place)));
+    info.gradient = make_gradient(node_gradient(gradient, std::move(all)));
   }
   UOp call = make_function(values, args, std::move(info), options.allow_implicit);
   Tensors out;
