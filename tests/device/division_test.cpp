@@ -217,5 +217,15 @@ TEST(FloorDivision, AndRemainderGiveTheDividend) {
   }
 }
 
+TEST(Division, ByReciprocalsWhereItIsAskedFor) {
+  TG_NEEDS_VALUES();
+  TG_NEEDS_EXACT_DIVISION();
+  const Tensor x = Tensor::from(std::vector<float>{41, 82, 123}).realize();
+  EXPECT_EQ((x / 41.0).to_vector<float>(), (std::vector<float>{1, 2, 3}));
+  const Context context{{"RECIPROCAL_DIV", 1}};
+  const float r = 1.0f / 41;
+  EXPECT_EQ((x / 41.0).to_vector<float>(), (std::vector<float>{41 * r, 82 * r, 123 * r}));
+}
+
 }  // namespace
 }  // namespace tg

@@ -149,8 +149,9 @@ TEST(Settings, OptionsOfTheCompiler) {
   EXPECT_EQ(with("TC_SELECT", 2).tensor_core, 2);
   EXPECT_TRUE(with("NOLOCALS", 1).no_locals);
   EXPECT_EQ(with("TRANSCENDENTAL", 2).transcendental, 2);
+  EXPECT_TRUE(with("RECIPROCAL_DIV", 1).reciprocal_division);
   EXPECT_TRUE(with("EMULATED_DTYPES", "float16").emulated.has(dtypes::float16));
-  for (const char* name : {"NOOPT", "BEAM", "ROUND_PRODUCTS", "NOLOCALS"})
+  for (const char* name : {"NOOPT", "BEAM", "ROUND_PRODUCTS", "NOLOCALS", "RECIPROCAL_DIV"})
     EXPECT_NE(with(name, 1).hash(), CodegenOptions::from_env().hash()) << name;
 }
 

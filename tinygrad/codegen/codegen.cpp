@@ -240,7 +240,7 @@ CodegenOptions CodegenOptions::from_env() {
   o.tensor_core = static_cast<int>(env::TC_SELECT.get());
   o.no_locals = env::NOLOCALS.get() != 0;
   o.transcendental = static_cast<int>(env::TRANSCENDENTAL.get());
-  o.reciprocal_division = false;
+  o.reciprocal_division = env::RECIPROCAL_DIV.get() != 0;
   o.emulated = dtypes::set_from_names(env::EMULATED_DTYPES.get());
   return o;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <type_traits>
+#include <unordered_set>
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/io/file.h"

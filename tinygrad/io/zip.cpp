@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <unordered_set>
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/text.h"

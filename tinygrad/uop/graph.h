@@ -3,7 +3,6 @@
 #pragma once
 #include <memory>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "tinygrad/uop/uop.h"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <unordered_set>
 
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/tensor/jit/jit_state.h"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/state/effects.h"
