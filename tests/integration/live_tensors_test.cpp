@@ -110,6 +110,31 @@ TEST(LiveTensors, StepsGrowWithTheNumberOfLayers) {
   EXPECT_LT(many, 64 * 400);
 }
 
+TEST(LiveTensors, ReplaysOfAStepLookAtNone) {
+  const nn::Training training;
+  const nn::Linear first(4, 4), second(4, 4);
+  nn::AdamW opt({first.weight, first.bias, second.weight, second.bias}, {});
+  auto step = jit([&](const Tensor& x) {
+    opt.zero_grad();
+    const Tensor loss = second(first(x).relu()).square().mean();
+    loss.backward();
+    opt.step();
+    return loss.realize();
+  });
+  const Tensor x = stored(8).reshape({2, 4});
+  for (int i = 0; i < 4; i++) step(x);
+  EXPECT_EQ(searched([&] { step(x); }), 0);
+  // A view of what the step overwrites follows it; an expression of the view has the values of before.
+  const Tensor view = first.bias.grad().reshape({2, 2});
+  step(x);
+  const std::vector<float> before = view.to_vector<float>();
+  const Tensor twice = view * 2;
+  step(x);
+  const std::vector<float> doubled = twice.to_vector<float>(), now = view.to_vector<float>();
+  EXPECT_NE(before, now);
+  for (size_t i = 0; i < before.size(); i++) EXPECT_EQ(doubled[i], 2 * before[i]);
+}
+
 TEST(LiveTensors, TheCountStartsAgainWithTheOthers) {
   stored(4).assign(stored(4)).realize();
   EXPECT_GT(GlobalCounters::searched, 0);

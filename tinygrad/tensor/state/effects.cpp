@@ -333,6 +333,7 @@ class PendingFlush {
     for (size_t i = 0; i < tracked.size(); i++) {
       index_.emplace(tracked[i].memory.get(), i);
       tracked[i].node = UOpRef();
+      tracked[i].watched.clear();
     }
   }
 
@@ -364,9 +365,10 @@ class PendingFlush {
   /// Returns the nodes of memory that will be overwritten.
   UOps written_buffers() const {
     UOps out;
+    std::unordered_set<UOp> seen;
     each_live([&](Tensor::Impl& i) {
       each_memory(i.uop, [&](UOp b) {
-        if (TrackedMemory* t = find(b); t && t->written && !contains(out, b)) out.push_back(b);
+        if (TrackedMemory* t = find(b); t && t->written && seen.insert(b).second) out.push_back(b);
       });
     });
     return out;
@@ -410,16 +412,59 @@ class PendingFlush {
     for (auto& [b, n] : fresh) b.node()->flags |= kStaleBuffer;
   }
 
+  /// Counts a reference to a view of memory; of one that was counted before those to its sources have been, too.
+  static void count_reference(UOp u, std::unordered_map<UOp, uint32_t>& references) {
+    if (references[u]++ > 0) return;
+    if (u.in(kViewOps)) count_reference(u.src(0), references);
+    else if (u.is(Ops::MSTACK))
+      for (UOp s : u.srcs()) count_reference(s, references);
+  }
+
+  /// Finds the nodes of the memory; returns those of which one is seen under several.
+  std::unordered_set<TrackedMemory*> find_nodes() const {
+    std::unordered_set<TrackedMemory*> several;
+    each_live([&](Tensor::Impl& i) {
+      each_memory(i.uop, [&](UOp b) {
+        TrackedMemory* t = find(b);
+        if (t && t->node && t->node.get() != b) several.insert(t);
+        if (t && !t->node) t->node = b;
+      });
+    });
+    return several;
+  }
+
+  /// Returns the memory's nodes and the views of them that tensors show, each with the references it gets from tensors,
+  /// from such views, and from `tracked`.
+  std::unordered_map<UOp, uint32_t> references_of_views() const {
+    std::unordered_map<UOp, uint32_t> out;
+    each_live([&](Tensor::Impl& i) {
+      bool ours = false;
+      each_base(i.uop, [&](UOp b) { ours |= find(b) != nullptr; });
+      if (ours) count_reference(i.uop, out);
+    });
+    for (const TrackedMemory& t : tracked_)
+      if (t.node) out[t.node]++;
+    return out;
+  }
+
+  /// Notes the references there are now, none of which is pending. Memory that something but tensors and views refers
+  /// to is looked at again each time: it might get a new reference for an old one.
   void count_references() const {
-    for (auto [b, n] : direct_references()) {
-      TrackedMemory& t = *find(b);
-      if (t.node) {  // several nodes for one memory: look again each time
-        t.refs = 0;
-        continue;
-      }
-      t.node = b;
-      t.refs = b.node()->refs.load() == n + 1 ? n + 1 : 0;
-    }
+    std::unordered_set<TrackedMemory*> unsettled = find_nodes();
+    const std::unordered_map<UOp, uint32_t> references = references_of_views();
+    const auto each_tracked = [&](UOp u, auto&& f) {
+      each_memory(u, [&](UOp b) {
+        if (TrackedMemory* t = find(b)) f(*t);
+      });
+    };
+    for (auto [u, n] : references)
+      if (u.node()->refs.load() != n) each_tracked(u, [&](TrackedMemory& t) { unsettled.insert(&t); });
+    for (const auto& counted : references)
+      each_tracked(counted.first, [&](TrackedMemory& t) {
+        if (!unsettled.contains(&t)) t.watched.push_back({counted.first, 0});
+      });
+    for (TrackedMemory& t : tracked_)
+      for (Watched& w : t.watched) w.refs = w.node.get().node()->refs.load();
   }
 
   std::vector<TrackedMemory>& tracked_;

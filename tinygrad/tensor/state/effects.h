@@ -54,14 +54,25 @@ UOps readers_of(const Writes& w);
 /// read, so that what kernels with a gradient wrote keeps its history.
 void finish_effects(const Writes& w, bool read);
 
+/// A node and the references to it.
+struct Watched {
+  UOpRef node;
+  uint32_t refs = 0;
+};
 /// Memory that a replay reads or writes behind the graph's back.
 struct TrackedMemory {
   std::shared_ptr<Buffer> memory;
   bool written = false;
-  UOpRef node{};      ///< its BUFFER, when tensors have one
-  uint32_t refs = 0;  ///< references to the node when nothing but tensors used it; 0: something did
+  UOpRef node{};  ///< its BUFFER, when tensors have one
+  /// The BUFFER and its views where nothing but tensors uses them; none where something does.
+  std::vector<Watched> watched{};
   /// Whether nothing new refers to it: no pending write, no expression of its contents.
-  bool is_unreferenced() const { return !node || node.get().node()->refs.load(std::memory_order_relaxed) == refs; }
+  bool is_unreferenced() const {
+    if (!node) return true;
+    for (const Watched& w : watched)
+      if (w.node.get().node()->refs.load(std::memory_order_relaxed) != w.refs) return false;
+    return !watched.empty();
+  }
 };
 /// Computes, before a replay, pending writes to the memory and pending expressions of what will be overwritten, which
 /// then gets new BUFFER nodes.
