@@ -1,6 +1,6 @@
 """The disk cache for Python objects, and downloads that are kept."""
 from __future__ import annotations
-import functools, gzip, hashlib, os, pathlib, pickle, shutil, tarfile, tempfile
+import functools, os, pathlib, shutil, tempfile
 from typing import Any, Callable
 
 from . import _core
@@ -17,12 +17,14 @@ def _key(key: dict | str | int) -> str:
 
 def diskcache_get(table: str, key: dict | str | int) -> Any:
   """The object stored under (table, key), else None."""
+  import pickle  # here and below: modules that most programs which import this one do not need
   stored = _core.diskcache_get(table, _key(key)) if CACHELEVEL >= 1 else None
   return None if stored is None else pickle.loads(stored)
 
 
 def diskcache_put(table: str, key: dict | str | int, val: Any, prepickled: bool = False) -> Any:
   """Stores an object for all processes of this user and returns it. `prepickled`: `val` is its pickle already."""
+  import pickle
   if CACHELEVEL >= 1: _core.diskcache_put(table, _key(key), val if prepickled else pickle.dumps(val))
   return val
 
@@ -36,6 +38,7 @@ def diskcache(func: Callable) -> Callable:
   """A function whose results outlive the process, by name and arguments. A result of None is recomputed."""
   @functools.wraps(func)
   def wrapper(*args: Any, **kwargs: Any) -> Any:
+    import hashlib, pickle
     table, key = f"cache_{func.__name__}", hashlib.sha256(pickle.dumps((args, kwargs))).hexdigest()
     known = diskcache_get(table, key)
     return diskcache_put(table, key, func(*args, **kwargs)) if known is None else known
@@ -47,7 +50,7 @@ def _ensure_downloads_dir() -> pathlib.Path: return pathlib.Path(cache_dir) / "d
 
 def _download(url: str, to: pathlib.Path, gunzip: bool, headers: dict[str, str], sha256: str | None) -> None:
   """`to` appears whole and verified, or not at all."""
-  import urllib.request
+  import gzip, hashlib, urllib.request
   from ._progress import tqdm
   request = urllib.request.Request(url, headers={"User-Agent": "tinygrad_cpp", **headers})
   with urllib.request.urlopen(request, timeout=10) as response:
@@ -72,6 +75,7 @@ def _download(url: str, to: pathlib.Path, gunzip: bool, headers: dict[str, str],
 
 def _unpack(archive: pathlib.Path, to: pathlib.Path) -> None:
   """Unpacks next to the target and renames, so that nobody sees a partial folder."""
+  import tarfile
   part = tempfile.mkdtemp(dir=archive.parent)
   try:
     with tarfile.open(archive) as tar:
@@ -92,6 +96,7 @@ def fetch(url: str, name: pathlib.Path | str | None = None, subdir: str | None =
   must hash to; a kept file that does not is fetched again. `extract`: unpack a tar file and return the folder.
   RuntimeError when what arrives is short or hashes otherwise.
   """
+  import hashlib
   if url.startswith(("/", ".")): return pathlib.Path(url)
   if isinstance(name, pathlib.Path) or (name and "/" in name): to = pathlib.Path(name)
   else:

@@ -1,5 +1,4 @@
 """What notebooks show of tensors, schedules, kernels and graphs: tables and pictures, small ones for large things."""
-import html
 from . import _core
 from ._core import Tensor, UOp
 
@@ -15,7 +14,9 @@ def _table(head, rows, numbers=()):
   return f"<table><thead><tr>{cells('th', head)}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _text(x): return html.escape(str(x))
+def _text(x):
+  import html  # takes longer than all of this module, and most programs show nothing
+  return html.escape(str(x))
 
 
 def _details(title, text):

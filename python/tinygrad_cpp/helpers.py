@@ -1,6 +1,6 @@
 """Small tools, settings, counters, caches and progress bars: what tinygrad.helpers has."""
 from __future__ import annotations
-import contextlib, copyreg, ctypes, difflib, functools, gc, getpass, importlib, inspect, itertools, math, operator, os
+import contextlib, copyreg, ctypes, functools, gc, importlib, inspect, itertools, math, operator, os
 import pathlib, re, string, sys
 import tempfile, time, types
 from dataclasses import dataclass
@@ -255,6 +255,7 @@ def to_char_p_p(options: list[bytes], to_type: Any = ctypes.c_char) -> Any:
 
 def temp(x: str, append_user: bool = False) -> str:
   """A path in the folder for temporary files."""
+  import getpass
   return (pathlib.Path(tempfile.gettempdir()) / (f"{x}.{getpass.getuser()}" if append_user else x)).as_posix()
 
 def system(cmd: str, **kwargs: Any) -> str:
@@ -299,6 +300,7 @@ def suppress_finalizing(func: Callable) -> Callable:
 def select_by_name(candidates: Sequence[T], get_name: Callable[..., str], query: str, err_msg: str) -> list[T]:
   """The candidates of that name (all for ""). RuntimeError that suggests the nearest name."""
   if found := [c for c in candidates if query in ("", get_name(c))]: return found
+  import difflib
   near = difflib.get_close_matches(query, [get_name(c) for c in candidates])
   raise RuntimeError(err_msg + (f", did you mean: {near[0]!r}?" if near else ""))
 
