@@ -1,7 +1,9 @@
 /// \file For tests of the scheduler: tensor graphs by hand, their dense evaluation, and a plain evaluator of kernel
 /// ASTs.
 #pragma once
+#include <cmath>
 #include <functional>
+#include <random>
 #include <unordered_map>
 
 #include "gtest/gtest.h"
@@ -321,6 +323,45 @@ inline void run_schedule(const BoundSchedule& b, Memory& memory) {
     for (int32_t v : c.vars) vars.push_back(b.vars[static_cast<size_t>(v)].second);
     KernelRun(*c.kernel, args, vars);
   }
+}
+
+/// Gives every BUFFER of the graph values, schedules, runs, and compares the results with the dense evaluation. Returns
+/// the number of kernels.
+inline size_t check(const UOps& r, double tolerance = 1e-5) {
+  Dense dense;
+  Memory memory;
+  uint32_t seed = 1;
+  for (UOp root : r)
+    for (UOp u : root.toposort()) {
+      if (!u.is(Ops::BUFFER) || dense.buffers.count(u)) continue;
+      std::mt19937 rng(seed++);
+      Values v(static_cast<size_t>(shape_of(u).numel()));
+      for (ConstValue& x : v)
+        x = u.dtype().is_float() ? ConstValue(static_cast<double>(static_cast<int>(rng() % 41) - 20) / 8)
+                                 : ConstValue(static_cast<int64_t>(u.dtype().is_bool() ? rng() % 2 : rng() % 8));
+      dense.buffers[u] = v;
+      memory[u.arg<ParamArg>().slot] = v;
+    }
+  BoundSchedule s = create_schedule(r);
+  run_schedule(s, memory);
+  Dense after;
+  for (UOp root : s.results) {
+    UOp b = buffer_under(root);
+    after.buffers[b] = memory.at(b.arg<ParamArg>().slot);
+  }
+  for (size_t i = 0; i < r.size(); i++) {
+    const Values &want = dense(r[i]), &got = after(s.results[i]);
+    EXPECT_EQ(want.size(), got.size());
+    if (want.size() != got.size()) continue;
+    for (size_t k = 0; k < want.size(); k++) {
+      double w = want[k].as_double(), g = got[k].as_double();
+      if (std::isnan(w) ? !std::isnan(g) : !(std::abs(w - g) <= tolerance * std::max(1.0, std::abs(w)))) {
+        ADD_FAILURE() << "root " << i << " element " << k << ": got " << g << ", expected " << w;
+        break;
+      }
+    }
+  }
+  return s.schedule->calls.size();
 }
 
 }  // namespace tg::test

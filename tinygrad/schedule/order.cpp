@@ -70,9 +70,10 @@ class Dependencies {
 
 /// Sorts steps by Kahn's algorithm: those behind fewer collectives first, so that these are under way while everything
 /// else is computed; of them those that a collective waits for, as the gradient of a weight before that of its layer's
-/// input; of them the lowest number, so that all processes begin them in one order. Steps of a cycle are missing from
-/// the result.
-std::vector<int32_t> sort_steps(const std::vector<ScheduleItem>& items, const std::vector<Edge>& edges) {
+/// input; of them those that update what was given, so that an optimizer finds gradients in the cache; of them the
+/// lowest number, so that all processes begin them in one order. Steps of a cycle are missing from the result.
+std::vector<int32_t> sort_steps(const StepGraph& g, const std::vector<ScheduleItem>& items,
+                                const std::vector<Edge>& edges) {
   const size_t n = items.size();
   std::vector<int32_t> behind(n, 0);  // collectives
   std::vector<bool> awaited(n, false);
@@ -86,13 +87,19 @@ std::vector<int32_t> sort_steps(const std::vector<ScheduleItem>& items, const st
   for (size_t i = 0; i < n; i++) begin[i + 1] += begin[i];
   std::vector<int32_t> fill(begin.begin(), begin.end() - 1);
   for (const Edge& e : edges) at(next, at(fill, e.before)++) = e.after;
-  using Step = std::tuple<int32_t, bool, int32_t>;
+  using Step = std::tuple<int32_t, bool, bool, int32_t>;
   std::priority_queue<Step, std::vector<Step>, std::greater<>> ready;
-  const auto add = [&](int32_t i) { ready.emplace(at(behind, i), !is_collective(i) && !at(awaited, i), i); };
+  const auto updates = [&](StepId i) {
+    const StateId before = g.step(i).parent;
+    return before >= 0 && g.buffer_of(before).kind == ScheduleBuffer::kInput;
+  };
+  const auto add = [&](int32_t i) {
+    ready.emplace(at(behind, i), !is_collective(i) && !at(awaited, i), !updates(i), i);
+  };
   for (size_t i = 0; i < n; i++)
     if (!missing[i]) add(static_cast<int32_t>(i));
   while (!ready.empty()) {
-    auto i = static_cast<size_t>(std::get<2>(ready.top()));
+    auto i = static_cast<size_t>(std::get<3>(ready.top()));
     ready.pop();
     order.push_back(static_cast<int32_t>(i));
     const int32_t after = behind[i] + is_collective(static_cast<int32_t>(i));
@@ -134,7 +141,7 @@ const Edge* breakable(size_t n, const std::vector<Edge>& edges, const std::vecto
 std::vector<StepId> order_steps(StepGraph& g, std::vector<ScheduleItem>& items) {
   while (true) {
     std::vector<Edge> edges = Dependencies(g, items).take();
-    std::vector<StepId> order = sort_steps(items, edges);
+    std::vector<StepId> order = sort_steps(g, items, edges);
     if (order.size() == items.size()) return order;
     const Edge* e = breakable(items.size(), edges, order);
     TG_CHECK(Error, e, "[schedule] assignments depend on each other cyclically: realize one of them first");

@@ -16,6 +16,7 @@
 #include "tinygrad/base/profile.h"
 #include "tinygrad/base/recording.h"
 #include "tinygrad/schedule/early.h"
+#include "tinygrad/schedule/elide_copies.h"
 #include "tinygrad/schedule/fuse_attention.h"
 #include "tinygrad/schedule/fuse_rows.h"
 #include "tinygrad/schedule/in_place.h"
@@ -158,6 +159,7 @@ constexpr ScheduleStage kStages[] = {
     {"partial maxima", [](Plan& p) { fuse_partial_max_sum(p.graph, p.options); }, check_steps, show_steps},
     {"rows",           [](Plan& p) { fuse_rows(p.graph, p.options); }, check_steps, show_steps},
     {"long sums",      [](Plan& p) { store_long_sums(p.graph, p.options); }, check_steps, show_steps},
+    {"copies",         [](Plan& p) { elide_copies(p.graph); }, check_steps, show_steps, &Options::plan_memory},
     {"in place",       [](Plan& p) { update_in_place(p.graph); }, check_steps, show_steps, &Options::plan_memory},
     {"kernelize",      [](Plan& p) { p.items = kernelize(p.graph); }, check_steps},
     {"order",          [](Plan& p) { p.order = order_steps(p.graph, p.items); }, check_steps},
