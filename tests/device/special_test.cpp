@@ -166,5 +166,28 @@ TEST(Special, SinesOfNearAndFarArguments) {
     }
 }
 
+/// Powers of two far below the least number, as of masked scores, between others in a vector.
+TEST(Special, ExponentialsFarBelowTheLeastNumber) {
+  for (DType d : {dtypes::float32, dtypes::float64}) {
+    if (!has_type(d)) continue;
+    const double least = d == dtypes::float32 ? -149 : -1074;
+    const std::vector<double> x{-kInf,       0,   least - 1, -1e30, 1,   least - 60, least - 110, least,
+                                least - 0.6, 3.5, 2 * least, kNaN,  -20, kInf,       least + 9,   least + 40};
+    for (size_t n : {size_t{1}, size_t{2}, size_t{4}, size_t{8}, size_t{16}, size_t{37}}) {
+      std::vector<double> in(n);
+      for (size_t i = 0; i < n; i++) in[i] = x[i % x.size()];
+      const Tensor t = Tensor::from(in, {.dtype = d}).realize();
+      const std::vector<double> powers = t.exp2().to_vector<double>(),
+                                exps = (t * std::log(2)).exp().to_vector<double>();
+      for (size_t i = 0; i < n; i++) {
+        const double want = std::exp2(in[i]);
+        if (!has_denormals() && (!is_normal(want) || d == dtypes::float64)) continue;
+        expect_close("exp2", in[i], powers[i], want, 1e-6, d == dtypes::float32 ? 0x1p-149 : 0x1p-1074);
+        expect_close("exp", in[i], exps[i], want, 3e-5, d == dtypes::float32 ? 0x1p-149 : 0x1p-1074);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tg

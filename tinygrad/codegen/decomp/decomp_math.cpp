@@ -78,7 +78,8 @@ constexpr int32_t kInversePi26[] = {
 
 /// Returns p * 2^n in two products: the first is exact, the second overflows or becomes denormal in one rounding. `t`
 /// is n + rounder(f): its low bits are n + 2 * bias, which are split between the exponents of two factors; the bits
-/// above them are shifted out.
+/// above them are shifted out. Where n is -2 * bias both factors are 0, and so is the result: exactly, since a product
+/// that underflows takes some processors a hundred times as long, and masked values are many.
 UOp scaled(UOp p, UOp t, const Format& f) {
   UOp n = t.bitcast(f.bits), half = n >> ConstValue(1);
   auto power = [&](UOp k) { return (k << ConstValue(f.mantissa)).bitcast(f.type); };
@@ -91,7 +92,7 @@ UOp exp2_of(UOp x, bool fma, UOp rest = {}) {
   const Format& f = format(x.dtype());
   const bool single = f.type == dtypes::float32;
   // Beyond these the result is 0 or inf; a NaN passes both comparisons.
-  const double lowest = single ? -151 : -1076, highest = single ? 129 : 1025;
+  const double lowest = -2.0 * f.bias, highest = single ? 129 : 1025;
   x = (x < x.const_like(lowest)).where(x.const_like(lowest), x);
   x = (x.const_like(highest) < x).where(x.const_like(highest), x);
   UOp t = x + ConstValue(rounder(f)), r = x - (t + ConstValue(-rounder(f)));
@@ -106,7 +107,7 @@ UOp exp2_of(UOp x, bool fma, UOp rest = {}) {
 UOp exp_of(UOp x, bool fma) {
   const Format& f = format(x.dtype());
   const bool single = f.type == dtypes::float32;
-  const double lowest = single ? -104.7 : -746, highest = single ? 89.5 : 711;
+  const double lowest = -2 * kLn2 * f.bias, highest = single ? 89.5 : 711;
   x = (x < x.const_like(lowest)).where(x.const_like(lowest), x);
   x = (x.const_like(highest) < x).where(x.const_like(highest), x);
   UOp t = muladd(x, x.const_like(1 / kLn2), x.const_like(rounder(f)), fma), whole = t + ConstValue(-rounder(f));

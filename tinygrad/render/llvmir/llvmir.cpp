@@ -469,7 +469,21 @@ std::optional<ScaledProduct> match_scaled(UOp u) {
 }
 }  // namespace
 
-/// Scales p * 2^n: AVX-512 does it in one instruction, which takes n as a float. Empty where u is anything else.
+/// Returns the mask, an integer, of the lanes with n > least or NaN.
+std::string LlvmWriter::mask_above(const std::string& n, double least, DType d, int lanes) {
+  std::string bits = str("<", lanes, " x i1>");
+  std::string above = emit("fcmp ugt " + type(d, lanes) + " " + n + ", " + literal(least, d, lanes));
+  if (lanes < 8) {
+    std::string order;
+    for (int i = 0; i < 8; i++) order += str(i ? ", i32 " : "i32 ", std::min(i, lanes));
+    above = emit("shufflevector " + bits + " " + above + ", " + bits + " zeroinitializer, <8 x i32> <" + order + ">");
+    bits = "<8 x i1>";
+  }
+  return emit("bitcast " + bits + " " + above + str(" to i", std::max(lanes, 8)));
+}
+
+/// Scales p * 2^n: AVX-512 does it in one instruction, which takes n as a float. Lanes that are far below the least
+/// number are masked, since a result that underflows takes a hundred times as long. Empty where u is anything else.
 std::string LlvmWriter::scaled(UOp u, int lanes) {
   const DType d = u.dtype();
   const int bytes = lanes * d.itemsize();
@@ -483,8 +497,9 @@ std::string LlvmWriter::scaled(UOp u, int lanes) {
   declare("declare " + t + " " + name + "(" + t + ", " + t + ", " + t + ", " + mask +
           (bytes == 64 ? ", i32 immarg" : "") + ")");
   const std::string n = emit("fadd " + t + " " + value(p->sum, lanes) + ", " + literal(-p->rounder, d, lanes));
+  const std::string above = mask_above(n, d == dtypes::float32 ? -200 : -1200, d, lanes);
   return emit("call " + t + " " + name + "(" + t + " " + value(p->factor, lanes) + ", " + t + " " + n + ", " + t +
-              " zeroinitializer, " + mask + " -1" + (bytes == 64 ? ", i32 4" : "") + ")");
+              " zeroinitializer, " + mask + " " + above + (bytes == 64 ? ", i32 4" : "") + ")");
 }
 
 void LlvmWriter::arithmetic(const Inst& in) {

@@ -74,6 +74,7 @@ class LlvmWriter {
   std::string bitcast(const std::string& v, DType from, DType to, int lanes);
   std::string dot(UOp u, const std::string& a, const std::string& b, const std::string& sum, int lanes);
   std::string scaled(UOp u, int lanes);
+  std::string mask_above(const std::string& n, double least, DType d, int lanes);
   std::string alu(UOp u, const std::vector<std::string>& s, int lanes);
 
   // instructions
