@@ -8,8 +8,8 @@ import re
 import sys
 import tempfile
 
-LAYERS = ["base", "uop", "target", "schedule", "codegen", "render", "runtime", "engine", "tensor", "io", "nn", "llm",
-          "viz"]
+LAYERS = ["base", "uop", "target", "schedule", "codegen", "render", "runtime", "engine", "tensor", "io", "nn", "onnx",
+          "llm", "viz"]
 ROOMS = {"codegen": ["ranges", "decomp", "scratch", "opt", "cost", "plan", "expand", "linear"]}
 UMBRELLA = "tinygrad/tinygrad.h"
 MAX_LINES = 900

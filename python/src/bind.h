@@ -33,6 +33,7 @@ void bind_adapted_model(nb::module_& m);
 void bind_chat_session(nb::module_& m);
 void bind_distributed(nb::module_& m);
 void bind_parallel(nb::module_& m);
+void bind_onnx(nb::module_& m);
 
 // Families of Tensor methods, added by bind_tensor.
 void bind_tensor_creation(TensorClass& c);

@@ -30,6 +30,7 @@ NB_MODULE(_core, m) {
   bind_chat_session(m);
   bind_distributed(m);
   bind_parallel(m);
+  bind_onnx(m);
   bind_call_site(m);
   bind_argument_errors(m);
 }

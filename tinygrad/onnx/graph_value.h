@@ -1,0 +1,65 @@
+/// \file Value: what an edge of an ONNX graph carries.
+#pragma once
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tinygrad/onnx/host_array.h"
+#include "tinygrad/onnx/proto.h"
+#include "tinygrad/tensor/tensor.h"
+
+namespace tg::onnx {
+
+class Value;
+using Values = std::vector<Value>;
+
+/// Texts, row-major: the host computes with them.
+struct StringArray {
+  std::vector<int64_t> shape;
+  std::vector<std::string> texts;
+};
+/// A list of values. `elem` is what an empty one would hold.
+struct Sequence {
+  Values items;
+  ElemType elem = ElemType::kFloat;
+};
+
+/// A tensor, a small array that the host knows, texts, a sequence, or nothing (an optional without a value, an input
+/// that is left out). Cheap to copy.
+class Value {
+ public:
+  Value() = default;
+  Value(Tensor t, ElemType elem = ElemType::kUndefined) : held_(std::move(t)), elem_(elem) {}
+  Value(HostRef h) : held_(std::move(h)) {}
+  Value(StringArray s) : held_(std::make_shared<const StringArray>(std::move(s))) {}
+  Value(Sequence s) : held_(std::make_shared<const Sequence>(std::move(s))) {}
+
+  bool is_none() const { return std::holds_alternative<std::monostate>(held_); }
+  /// Each returns null where the value is of another kind.
+  const Tensor* tensor() const { return std::get_if<Tensor>(&held_); }
+  const HostArray* host() const { return pointer<const HostArray>(); }
+  const StringArray* strings() const { return pointer<const StringArray>(); }
+  const Sequence* sequence() const { return pointer<const Sequence>(); }
+  HostRef host_ref() const { return host() ? std::get<HostRef>(held_) : HostRef(); }
+
+  /// Returns the numbers as a tensor, made on `device` where the host has them. Nothing for other kinds.
+  Tensor as_tensor(const std::string& device = {}) const;
+  /// Sizes of numbers and texts; ValueError for other kinds.
+  Shape shape() const;
+  /// The element type, also one that is stored wider.
+  ElemType elem() const;
+  /// What the value is, for messages: "a tensor", "texts", ...
+  const char* kind() const;
+
+ private:
+  template <class T> const T* pointer() const {
+    const auto* p = std::get_if<std::shared_ptr<T>>(&held_);
+    return p ? p->get() : nullptr;
+  }
+  std::variant<std::monostate, Tensor, HostRef, std::shared_ptr<const StringArray>, std::shared_ptr<const Sequence>>
+      held_;
+  ElemType elem_ = ElemType::kUndefined;  ///< kUndefined: that of the tensor's dtype
+};
+
+}  // namespace tg::onnx

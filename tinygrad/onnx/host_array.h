@@ -1,0 +1,71 @@
+/// \file Small arrays whose elements the host knows: sizes, axes, indices, scalars. Sizes may be symbolic.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "tinygrad/tensor/tensor.h"
+
+namespace tg::onnx {
+
+/// An integer that may be symbolic, with what keeps its expression.
+struct HostInt {
+  SInt value;
+  UOpRef keep;
+  HostInt() = default;
+  template <std::integral I> HostInt(I v) : value(v) {}
+  HostInt(const SInt& v) : value(v) {
+    if (v.symbolic()) keep = UOpRef(v.uop());
+  }
+  bool symbolic() const { return value.symbolic(); }
+};
+
+/// Elements, row-major: integers and bools in `ints`, floats in `floats`. Immutable; shared by value.
+class HostArray {
+ public:
+  DType dtype;
+  std::vector<int64_t> shape;
+  std::vector<HostInt> ints;
+  std::vector<double> floats;
+
+  HostArray(DType d, std::vector<int64_t> sizes) : dtype(d), shape(std::move(sizes)) {}
+  /// Integers as a vector, or with `scalar` one as a scalar.
+  static std::shared_ptr<const HostArray> of_ints(std::vector<HostInt> v, DType d = dtypes::int64);
+  static std::shared_ptr<const HostArray> scalar(const HostInt& v, DType d = dtypes::int64);
+
+  size_t count() const { return dtype.is_float() ? floats.size() : ints.size(); }
+  bool symbolic() const;
+  /// Element `i` as a number; ShapeError for a symbolic one.
+  double number(size_t i) const;
+  /// Returns the elements as a tensor: literals, which kernels contain, made once. `device`: "" for the default.
+  Tensor tensor(const std::string& device) const;
+
+ private:
+  mutable std::mutex lock_;
+  mutable Tensor made_;
+};
+using HostRef = std::shared_ptr<const HostArray>;
+
+/// Most elements of a constant that the host works with.
+inline constexpr int64_t kMostHostElements = 256;
+
+/// Returns the elements of a tensor of numbers in memory.
+HostRef host_array_of(std::span<const std::byte> bytes, DType dtype, std::vector<int64_t> shape);
+
+/// Returns the operands combined elementwise, broadcast, in the type of the first; of comparisons bool. Nothing where
+/// the host cannot: an operator it does not know, symbolic sizes in one that needs numbers, shapes that do not fit.
+HostRef host_binary(std::string_view op, const HostArray& a, const HostArray& b);
+HostRef host_unary(std::string_view op, const HostArray& a);
+HostRef host_where(const HostArray& condition, const HostArray& a, const HostArray& b);
+HostRef host_cast(const HostArray& a, DType to);
+/// Returns elements `at` (each within the array) as an array of `shape`.
+HostRef host_take(const HostArray& a, const std::vector<size_t>& at, std::vector<int64_t> shape);
+
+/// Returns the shape both broadcast to; nothing where they do not.
+std::optional<std::vector<int64_t>> broadcast_shape(const std::vector<int64_t>& a, const std::vector<int64_t>& b);
+/// Returns the position in an array of `from` of each element of `to`, which `from` broadcasts to.
+std::vector<size_t> broadcast_positions(const std::vector<int64_t>& from, const std::vector<int64_t>& to);
+
+}  // namespace tg::onnx

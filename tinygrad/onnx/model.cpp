@@ -1,0 +1,262 @@
+/// \file Model: a trained network from an ONNX file, as a function of tensors.
+#include "tinygrad/onnx/model.h"
+
+#include <algorithm>
+#include <cstring>
+#include <istream>
+#include <iterator>
+#include <map>
+
+#include "tinygrad/base/error.h"
+#include "tinygrad/base/host_faults.h"
+#include "tinygrad/io/file.h"
+#include "tinygrad/onnx/run.h"
+#include "tinygrad/tensor/jit/jit.h"
+
+namespace tg::onnx {
+
+/// Shared by all copies of a model. What runs add to it is behind its lock.
+struct Model::State {
+  State(ModelProto p, const ModelOptions& o)
+      : model(std::make_shared<const PlannedModel>(std::move(p))),
+        options{o.device, o.float_type.value_or(dtypes::float32), o.trainable, false, -1} {}
+  State(std::shared_ptr<const PlannedModel> m, RunOptions o) : model(std::move(m)), options(std::move(o)) {}
+
+  std::shared_ptr<const PlannedModel> model;
+  RunOptions options;
+  ConstantPool constants;
+  std::mutex lock;
+  std::optional<Frame> folded;             ///< initializers, and what depends on them alone
+  std::map<std::string, HostReads> reads;  ///< by the shapes of inputs
+};
+
+namespace {
+
+/// Most sets of input shapes whose values on the host are remembered.
+constexpr size_t kMostSignatures = 64;
+
+std::string signature_of(const Model::NamedValues& inputs) {
+  std::string out;
+  for (const auto& [name, v] : inputs) {
+    out += name;
+    if (v.tensor() || v.host() || v.strings()) out += str(':', static_cast<int>(v.elem()), v.shape());
+    else if (v.sequence())
+      for (const Value& item : v.sequence()->items)
+        if (item.tensor()) out += str('[', item.shape());
+    out += ';';
+  }
+  return out;
+}
+
+Frame initial_frame(const PlannedModel& model, Run& run) {
+  Frame frame;
+  frame.opsets = &model.proto().opsets;
+  for (const TensorProto& t : model.proto().graph.initializers) frame.values.insert_or_assign(t.name, run.constant(t));
+  return frame;
+}
+
+/// Returns a computed constant as nodes see it: in storage, or on the host where it is small.
+Value settled(const Value& v, Run& run) {
+  const Tensor* t = v.tensor();
+  if (!t || !t->is_realized() || t->numel() > kMostHostElements) return v;
+  const DType d = t->dtype();
+  const bool plain = v.elem() == elem_type_of(d) && !d.is_fp8() && d != dtypes::uint64;
+  return plain ? Value(run.read(*t)) : v;
+}
+
+/// Computes what depends on initializers alone. Values that are much larger than what they are made of stay expressions.
+Frame folded_frame(const PlannedModel& model, Run& run) {
+  Frame frame = initial_frame(model, run);
+  run.execute({nullptr, model.constant_nodes()}, frame);
+  Tensors stored;
+  for (const Node* n : model.constant_nodes()) {
+    int64_t operands = kMostHostElements;
+    for (const std::string_view name : n->inputs)
+      if (const Value* v = name.empty() ? nullptr : frame.find(name); v && v->tensor())
+        operands += v->tensor()->numel();
+    for (const std::string_view name : n->outputs) {
+      const auto at = frame.values.find(name);
+      if (at == frame.values.end() || !at->second.tensor()) continue;
+      const Tensor& t = *at->second.tensor();
+      if (t.numel() == 0 || t.numel() > 4 * operands) continue;
+      const ElemType elem = at->second.elem();
+      stored.push_back(t.contiguous());
+      at->second = Value(stored.back(), elem);
+    }
+  }
+  if (!stored.empty()) realize(stored);
+  for (const Node* n : model.constant_nodes())
+    for (const std::string_view name : n->outputs)
+      if (const auto at = frame.values.find(name); at != frame.values.end()) at->second = settled(at->second, run);
+  return frame;
+}
+
+/// Compares the sizes of an input with what the file says; `named` has the sizes of names seen so far.
+void check_shape(const ValueInfo& info, const Shape& shape, std::map<std::string_view, SInt>& named) {
+  if (!info.type.shape) return;
+  const std::vector<Dimension>& dims = *info.type.shape;
+  TG_CHECK(ShapeError, dims.size() == shape.size(), "[onnx] got shape ", shape, " for input ", info.name, ", expected ",
+           dims.size(), " axes");
+  for (size_t i = 0; i < dims.size(); i++) {
+    if (dims[i].value)
+      TG_CHECK(ShapeError, shape[i] == *dims[i].value || shape[i].symbolic(), "[onnx] got shape ", shape, " for input ",
+               info.name, ", expected size ", *dims[i].value, " of axis ", i);
+    else if (!dims[i].name.empty()) {
+      const auto [at, is_new] = named.try_emplace(dims[i].name, shape[i]);
+      TG_CHECK(ShapeError, is_new || at->second == shape[i], "[onnx] got shape ", shape, " for input ", info.name,
+               ", expected size ", at->second, " of axis ", i, ", as ", dims[i].name, " is elsewhere");
+    }
+  }
+}
+
+/// Returns an input as its declared type has it. Files with a size of 0 in a scalar's place are taken at their word.
+Value checked_input(const ValueInfo& info, const Value& v, const RunOptions& options,
+                    std::map<std::string_view, SInt>& named) {
+  if (info.type.kind != TypeInfo::kTensor || v.is_none()) return v;
+  TG_CHECK(ValueError, !v.sequence(), "[onnx] got a sequence for input ", info.name, ", expected a tensor");
+  check_shape(info, v.shape(), named);
+  const Tensor* t = v.tensor();
+  const std::optional<DType> d = storage_dtype(info.type.elem);
+  if (!t || !d) return v;
+  const DType want = info.type.elem == ElemType::kFloat ? options.float_type : *d;
+  return {t->dtype() == want ? *t : t->cast(want), info.type.elem == elem_type_of(want) ? ElemType::kUndefined
+                                                   : info.type.elem == ElemType::kFloat ? ElemType::kUndefined
+                                                                                        : info.type.elem};
+}
+
+}  // namespace
+
+Model Model::of_proto(ModelProto proto, const ModelOptions& o) {
+  TG_CHECK(DTypeError, !o.float_type || (o.float_type->is_float() && !o.float_type->is_weak()),
+           "[onnx] got float type ", *o.float_type, ", expected a float type");
+  return Model(std::make_shared<State>(std::move(proto), o));
+}
+
+Model Model::from_file(const std::filesystem::path& path, const ModelOptions& o) {
+  const HostFaultWatch faults;
+  const io::MappedFile file = io::map_file(path, "onnx");
+  const HostBytes bytes{std::as_bytes(std::span(file.bytes)), file.owner, HostBytes::Access::kReadOnly};
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  ModelProto proto = parse_model(bytes, path.string(), folder);
+  faults.check();
+  return of_proto(std::move(proto), o);
+}
+
+Model Model::from_bytes(HostBytes bytes, const ModelOptions& o, const std::filesystem::path& folder) {
+  return of_proto(parse_model(std::move(bytes), "model", folder), o);
+}
+
+Model Model::from_stream(std::istream& in, const ModelOptions& o) {
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const HostBytes bytes = HostBytes::made_by(
+      text.size(), [&](std::span<std::byte> out) { std::memcpy(out.data(), text.data(), text.size()); });
+  return of_proto(parse_model(bytes, "stream"), o);
+}
+
+const ModelProto& Model::proto() const { return state_->model->proto(); }
+const std::vector<ValueInfo>& Model::outputs() const { return proto().graph.outputs; }
+
+std::vector<ValueInfo> Model::inputs() const {
+  const GraphProto& g = proto().graph;
+  std::vector<ValueInfo> out;
+  for (const ValueInfo& v : g.inputs)
+    if (std::ranges::find(g.initializers, v.name, &TensorProto::name) == g.initializers.end()) out.push_back(v);
+  return out;
+}
+
+Model::NamedValues Model::run(const NamedValues& inputs) const {
+  State& state = *state_;
+  const GraphProto& graph = proto().graph;
+  Frame given;
+  given.opsets = &proto().opsets;
+  std::map<std::string_view, SInt> named;
+  for (const auto& [name, v] : inputs) {
+    const auto info = std::ranges::find(graph.inputs, name, &ValueInfo::name);
+    TG_CHECK(ValueError, info != graph.inputs.end(), "[onnx] got input \"", name, "\", which the model does not have");
+    given.values.insert_or_assign(info->name, checked_input(*info, v, state.options, named));
+  }
+  for (const ValueInfo& v : this->inputs())
+    TG_CHECK(ValueError, given.values.contains(v.name), "[onnx] got no input \"", v.name, "\" of the model");
+
+  const std::string signature = signature_of(inputs);
+  std::optional<HostReads> earlier;
+  const bool capturing = JitCore::capturing();
+  const bool whole = state.options.trainable || state.options.limit >= 0;
+  Run run(*state.model, state.options, state.constants, nullptr);
+  const Frame* base = nullptr;
+  Frame unfolded;
+  {
+    const std::lock_guard hold(state.lock);
+    if (const auto at = state.reads.find(signature); at != state.reads.end()) earlier = at->second;
+    if (!whole && !state.folded && !capturing) state.folded = folded_frame(*state.model, run);
+    if (!whole && state.folded) base = &*state.folded;
+  }
+  Run main(*state.model, state.options, state.constants, earlier ? &*earlier : nullptr);
+  if (!base) {
+    unfolded = initial_frame(*state.model, main);
+    base = &unfolded;
+  }
+  given.parent = base;
+  const GraphPlan everything{nullptr, state.model->main().nodes};
+  main.execute(base == &unfolded ? everything : state.model->variable_nodes(), given);
+  if (!capturing) {
+    const std::lock_guard hold(state.lock);
+    if (state.reads.size() >= kMostSignatures) state.reads.clear();
+    state.reads.insert_or_assign(signature, main.reads());
+  }
+  NamedValues out;
+  if (const Node* last = main.stopped_at()) {
+    for (const std::string_view name : last->outputs)
+      if (const Value* v = given.find(name)) out.emplace_back(name, *v);
+    return out;
+  }
+  for (const ValueInfo& v : graph.outputs) {
+    const Value* found = given.find(v.name);
+    TG_CHECK(FormatError, found, "[onnx] output \"", v.name, "\" is given by nothing");
+    out.emplace_back(v.name, *found);
+  }
+  return out;
+}
+
+std::map<std::string, Tensor> Model::operator()(const std::map<std::string, Tensor>& inputs) const {
+  NamedValues given;
+  for (const auto& [name, t] : inputs) given.emplace_back(name, t);
+  std::map<std::string, Tensor> out;
+  for (const auto& [name, v] : run(given)) {
+    const Tensor t = v.as_tensor(state_->options.device);
+    TG_CHECK(ValueError, t.defined(), "[onnx] output \"", name, "\" is ", v.kind(), ", which run() returns");
+    out.emplace(name, t);
+  }
+  return out;
+}
+
+Tensor Model::operator()(const Tensor& x) const {
+  const std::vector<ValueInfo> in = inputs();
+  TG_CHECK(ValueError, in.size() == 1 && outputs().size() == 1, "[onnx] got a model of ", in.size(), " inputs and ",
+           outputs().size(), " outputs, expected one of each: give tensors by name");
+  return (*this)(std::map<std::string, Tensor>{{std::string(in[0].name), x}}).begin()->second;
+}
+
+Model Model::to(const std::string& device) const {
+  RunOptions options = state_->options;
+  options.device = device;
+  return Model(std::make_shared<State>(state_->model, std::move(options)));
+}
+
+nn::StateDict Model::parameters() const {
+  nn::StateDict out;
+  for (const TensorProto& t : proto().graph.initializers) {
+    const std::optional<DType> d = storage_dtype(t.type);
+    if (!d || !d->is_float() || t.type == ElemType::kFloat4E2M1) continue;
+    const Value v = state_->constants.get(t, state_->options);
+    if (v.tensor()) out.emplace_back(std::string(t.name), *v.tensor());
+  }
+  return out;
+}
+
+void Model::debug(bool trace, int64_t limit) {
+  state_->options.trace = trace;
+  state_->options.limit = limit;
+}
+
+}  // namespace tg::onnx
