@@ -5,6 +5,7 @@
 
 #include "tinygrad/onnx/op_helpers.h"
 #include "tinygrad/onnx/operators.h"
+#include "tinygrad/onnx/sampling.h"
 
 namespace tg::onnx {
 namespace {
@@ -75,38 +76,6 @@ Values conv_transpose(NodeContext& c) {
   return {out.cast(x.dtype())};
 }
 
-/// Samples an image at fractional coordinates, (batch, 1 or channels' groups, points), with zeros outside: each corner
-/// of the cell around a point weighs by its nearness.
-Tensor sample_linear(const Tensor& image, const Tensors& at) {
-  const auto n = static_cast<int>(at.size());
-  const Shape s = image.shape();
-  Shape flat{s[0], s[1], 1};
-  for (int i = 0; i < n; i++) flat[2] = flat[2].value() * image.shape(2 + i);
-  const Tensor rows = image.reshape(flat);
-  Tensors low;
-  for (const Tensor& a : at) low.push_back(a.floor());
-  Tensor out;
-  for (int corner = 0; corner < 1 << n; corner++) {
-    Tensor weight, place, inside;
-    for (int i = 0; i < n; i++) {
-      const auto k = static_cast<size_t>(i);
-      const bool upper = (corner >> i & 1) != 0;
-      const int64_t size = image.shape(2 + i);
-      const Tensor p = upper ? low[k] + 1 : low[k], part = at[k] - low[k];
-      const Tensor w = upper ? part : 1 - part;
-      const Tensor ok = p.ge(Tensor(0)).bitwise_and(p.le(Tensor(size - 1)));
-      const Tensor index = p.clamp(Tensor(0), Tensor(size - 1)).cast(dtypes::int64);
-      weight = weight.defined() ? weight * w : w;
-      inside = inside.defined() ? inside.bitwise_and(ok) : ok;
-      place = place.defined() ? place * size + index : index;
-    }
-    const Shape wanted{s[0], s[1], place.shape()[2]};
-    const Tensor v = rows.gather(2, place.expand(wanted)) * inside.where(weight, weight.zeros_like());
-    out = out.defined() ? out + v : v;
-  }
-  return out;
-}
-
 /// Convolution whose taps are moved by offsets, (batch, groups * taps * 2, output...), and weighed by a mask.
 Values deform_conv(NodeContext& c) {
   const Tensor x = c.tensor(0), weight = c.tensor(1), offset = c.tensor(2);
@@ -129,7 +98,7 @@ Values deform_conv(NodeContext& c) {
         (grid.cast(d) + shifts.slice(3, k, k + 1).squeeze(3)).reshape(Shape{batch * moved, 1, taps * oh * ow}));
   }
   const Tensor image = x.reshape(Shape{batch * moved, each, x.shape(2), x.shape(3)});
-  Tensor values = sample_linear(image, at).reshape(Shape{batch, moved, each, taps, oh, ow});
+  Tensor values = sample(image, at, SampleMode::kLinear, Outside::kZeros).reshape(Shape{batch, moved, each, taps, oh, ow});
   if (c.has(4)) values = values * c.tensor(4).reshape(Shape{batch, moved, 1, taps, oh, ow});
   const Tensor columns = values.reshape(Shape{batch, groups, channels / groups * taps, oh * ow});
   const int64_t outputs = weight.shape(0);
@@ -190,8 +159,7 @@ Values fused_conv(NodeContext& c) {
 /// A convolution along the last axis that sees the past alone; the end of the input is kept for the next call.
 Values causal_conv(NodeContext& c) {
   const Tensor x = c.tensor(0), weight = c.tensor(1);
-  const int64_t ndim = c.attr("ndim", int64_t{1});
-  c.check(ndim == 1 && x.ndim() == 3, "attribute ndim is ", ndim, ", expected 1");
+  c.check(x.ndim() == 3, "got shape ", x.shape(), ", expected (batch, channels, length)");
   const int64_t kept = weight.shape(-1) - 1;
   const Tensor past =
       c.has(3) ? c.tensor(3)

@@ -74,7 +74,9 @@ Tensor row_numbers(const NodeContext& c, const Tensor& index, const Shape& s, in
     const int64_t n = s[static_cast<size_t>(lead + i)].value();
     out = out * n + from_front(index.slice(-1, i, i + 1).squeeze(-1), n);
   }
-  return out.expand(Shape(index.shape().begin(), index.shape().end() - 1));
+  Shape places = index.shape();
+  places.pop_back();
+  return out.expand(places);
 }
 
 Values gather_nd(NodeContext& c) {

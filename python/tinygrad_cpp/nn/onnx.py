@@ -23,12 +23,12 @@ _DTYPES: dict[int, DType] = {
   21: dtypes.uint8, 22: dtypes.int8, 23: dtypes.float32, 24: dtypes.float32, 25: dtypes.uint8, 26: dtypes.int8}
 
 # Types that NumPy has from ml_dtypes alone: the type of tensors, and the one whose bits they are (None: the values).
-_ML_DTYPES: dict[str, tuple[str, DType, DType | None]] = {
-  "BFLOAT16": ("bfloat16", dtypes.bfloat16, dtypes.uint16),
-  "FLOAT8E4M3FN": ("float8_e4m3fn", dtypes.fp8e4m3, dtypes.uint8),
-  "FLOAT8E4M3FNUZ": ("float8_e4m3fnuz", dtypes.fp8e4m3fnuz, dtypes.uint8),
-  "FLOAT8E5M2": ("float8_e5m2", dtypes.fp8e5m2, dtypes.uint8),
-  "FLOAT8E5M2FNUZ": ("float8_e5m2fnuz", dtypes.fp8e5m2fnuz, dtypes.uint8),
+_ML_DTYPES: dict[str, tuple[str, DType, str | None]] = {
+  "BFLOAT16": ("bfloat16", dtypes.bfloat16, "uint16"),
+  "FLOAT8E4M3FN": ("float8_e4m3fn", dtypes.fp8e4m3, "uint8"),
+  "FLOAT8E4M3FNUZ": ("float8_e4m3fnuz", dtypes.fp8e4m3fnuz, "uint8"),
+  "FLOAT8E5M2": ("float8_e5m2", dtypes.fp8e5m2, "uint8"),
+  "FLOAT8E5M2FNUZ": ("float8_e5m2fnuz", dtypes.fp8e5m2fnuz, "uint8"),
   "UINT4": ("uint4", dtypes.uint8, None), "INT4": ("int4", dtypes.int8, None),
   "UINT2": ("uint2", dtypes.uint8, None), "INT2": ("int2", dtypes.int8, None),
   "FLOAT4E2M1": ("float4_e2m1fn", dtypes.float32, None), "FLOAT8E8M0": ("float8_e8m0fnu", dtypes.float32, None)}
@@ -59,7 +59,11 @@ class OnnxNode:
   opts: dict[str, Any]
 
 
-def _is_array(x: object) -> bool: return type(x).__module__.partition(".")[0] == "numpy" and hasattr(x, "dtype")
+def _is_array(x: object) -> bool: return type(x).__module__.partition(".")[0] in ("numpy", "ml_dtypes") and hasattr(x, "dtype")
+def _from_proto(x: Any) -> Any:
+  """The array of a TensorProto of the package onnx."""
+  from onnx import numpy_helper
+  return numpy_helper.to_array(x)
 
 
 def _from_array(a: Any) -> Any:
@@ -70,8 +74,8 @@ def _from_array(a: Any) -> Any:
     return list(a.shape), [x.decode() if isinstance(x, bytes) else str(x) for x in a.reshape(-1).tolist()]
   for name, dtype, bits in _ML_DTYPES.values():
     if a.dtype.name != name: continue
-    if bits is None: return Tensor(a.astype(dtype.name), dtype=dtype)
-    return Tensor(np.ascontiguousarray(a).view(bits.name)).bitcast(dtype)
+    if bits is None: return Tensor(a.astype(np.float32)).cast(dtype)
+    return Tensor(np.ascontiguousarray(a).view(bits).reshape(a.shape)).bitcast(dtype)
   shares = a.flags.c_contiguous and a.flags.aligned and a.dtype.isnative and a.size > 0 and a.ndim > 0
   if shares: return _core.onnx_tensor_over(a, _from_name(a.dtype.name), a.shape)
   return Tensor(np.ascontiguousarray(a).reshape(a.shape), dtype=_from_name(a.dtype.name))
@@ -85,7 +89,7 @@ def _to_array(t: Tensor, elem: str) -> Any:
   import ml_dtypes
   name, _, bits = _ML_DTYPES[elem]
   dtype = getattr(ml_dtypes, name)
-  return t.bitcast(bits).numpy().view(dtype) if bits is not None else t.numpy().astype(dtype)
+  return t.bitcast(_from_name(bits)).numpy().view(dtype) if bits is not None else t.numpy().astype(dtype)
 
 
 def _has_ml_dtypes() -> bool:
@@ -149,6 +153,7 @@ class OnnxRunner:
   def _given(self, name: str, value: Any) -> Any:
     spec = self.graph_inputs.get(name)
     if value is None or isinstance(value, Tensor): return value
+    if type(value).__name__ == "TensorProto": value = _from_proto(value)
     if spec is not None and spec.is_sequence and isinstance(value, (list, tuple)):
       return [self._given("", v) for v in value]
     if _is_array(value): return _from_array(value)
