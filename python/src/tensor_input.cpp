@@ -174,6 +174,8 @@ Tensor tensor_from(nb::handle data, const TensorOptions& o) {
     bool numpy = !PyBool_Check(data.ptr()) && !PyFloat_CheckExact(data.ptr()) && !PyLong_CheckExact(data.ptr()) &&
                  nb::hasattr(data, "dtype");
     std::optional<DType> d = o.dtype;
+    // A number of NumPy is an array without axes: data in storage, of its own type.
+    if (numpy && !d && PyObject_CheckBuffer(data.ptr())) return from_buffer(data, o);
     if (numpy && !d) d = dtypes::from_name(nb::cast<std::string>(data.attr("dtype").attr("name")));
     // A type that is asked for wraps integers, as it does those of lists and arrays.
     const bool wraps = d && d->is_int() && s->value.is_int();

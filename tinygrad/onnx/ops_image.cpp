@@ -39,14 +39,15 @@ struct ResizedAxis {
 
 /// Returns the coordinate in the input of element `i` of the output.
 double source_of(const NodeContext& c, const ResizeRules& r, const ResizedAxis& a, int64_t i) {
-  const auto x = static_cast<double>(i), n = static_cast<double>(a.from), m = static_cast<double>(a.to);
+  const auto x = static_cast<double>(i), n = static_cast<double>(a.from);
+  const double m = n * a.scale;  // of the output, before it is rounded down
   if (r.coordinates == "half_pixel") return (x + 0.5) / a.scale - 0.5;
   if (r.coordinates == "asymmetric") return x / a.scale;
   if (r.coordinates == "align_corners") return a.to == 1 ? 0 : x * (n - 1) / (m - 1);
   if (r.coordinates == "pytorch_half_pixel") return a.to == 1 ? -0.5 : (x + 0.5) / a.scale - 0.5;
   if (r.coordinates == "tf_half_pixel_for_nn") return (x + 0.5) / a.scale;
   if (r.coordinates == "half_pixel_symmetric") {
-    const double whole = n * a.scale, center = n / 2 * (1 - m / whole);
+    const double center = n / 2 * (1 - static_cast<double>(a.to) / m);
     return center + (x + 0.5) / a.scale - 0.5;
   }
   c.check(r.coordinates == "tf_crop_and_resize", "coordinate_transformation_mode \"", r.coordinates, "\" is not known");

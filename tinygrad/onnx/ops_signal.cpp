@@ -33,10 +33,12 @@ Waves waves(const NodeContext& c, int64_t n, int64_t m, DType d) {
   return {angle.cos(), angle.sin()};
 }
 
-/// Transforms rows of real and imaginary parts (the second may be undefined) of length n to m frequencies.
-std::pair<Tensor, Tensor> transformed(const NodeContext& c, const Tensor& re, const Tensor& im, int64_t m, bool inverse) {
+/// Transforms rows of real and imaginary parts (the second may be undefined) of length n to m frequencies, in float64.
+std::pair<Tensor, Tensor> transformed(const NodeContext& c, const Tensor& real, const Tensor& imaginary, int64_t m,
+                                      bool inverse) {
+  const Tensor re = real.cast(dtypes::float64), im = imaginary.defined() ? imaginary.cast(dtypes::float64) : imaginary;
   const int64_t n = re.shape(-1);
-  const Waves w = waves(c, n, m, re.dtype());
+  const Waves w = waves(c, n, m, dtypes::float64);
   const double sign = inverse ? 1 : -1;
   Tensor out_re = re.dot(w.cos), out_im = re.dot(w.sin) * sign;
   if (im.defined()) {

@@ -127,6 +127,9 @@ Dimension parse_dimension(Message m) {
     else if (m.tag() == 2) d.name = m.text();
     else m.skip();
   }
+  // How some exporters write a size that is not known.
+  if (d.value && *d.value < 0) d.value.reset();
+  if (d.name == "?") d.name = "";
   return d;
 }
 
