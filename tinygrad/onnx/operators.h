@@ -41,7 +41,12 @@ OperatorRows loss_operators();
 OperatorRows random_operators();
 OperatorRows control_operators();
 OperatorRows sequence_operators();
+OperatorRows text_operators();
 OperatorRows attention_operators();
+OperatorRows microsoft_operators();
+OperatorRows ml_operators();
+OperatorRows tree_operators();
+OperatorRows training_operators();
 
 /// Returns the row that serves an operator in a version of its domain, or null.
 const OperatorRow* find_operator(std::string_view domain, std::string_view name, int64_t version);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tinygrad/onnx/heads.h"
 #include "tinygrad/onnx/op_helpers.h"
 #include "tinygrad/onnx/operators.h"
 #include "tinygrad/onnx/run.h"
@@ -11,23 +12,6 @@ namespace tg::onnx {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// (batch, time, heads * size) as (batch, heads, time, size).
-Tensor split_heads(const NodeContext& c, const Tensor& x, int64_t heads) {
-  const Shape s = x.shape();
-  c.check(heads > 0 && s.size() == 3 && s[2].value() % heads == 0, "got shape ", s, " for ", heads, " heads");
-  return x.reshape(Shape{s[0], s[1], heads, s[2].value() / heads}).transpose(1, 2);
-}
-Tensor join_heads(const Tensor& x) {
-  const Shape s = x.shape();
-  return x.transpose(1, 2).reshape(Shape{s[0], s[2], s[1].value() * s[3].value()});
-}
-/// Repeats each head of keys or values for the queries' heads that share it.
-Tensor shared_heads(const NodeContext& c, const Tensor& x, int64_t heads) {
-  const int64_t own = x.shape(1);
-  c.check(own > 0 && heads % own == 0, heads, " heads of queries do not divide among ", own);
-  return own == heads ? x : x.repeat_interleave(heads / own, 1);
-}
 
 /// Which keys a query sees, as numbers that are added to scores: 0 or -infinity.
 Tensor bias_of(const Tensor& allowed, DType d) { return allowed.where(Tensor(0.0), Tensor(-kInfinity)).cast(d); }
@@ -149,36 +133,17 @@ Values linear_attention(NodeContext& c) {
   return {join_heads(Tensor::cat(outputs, 2)).cast(d), state.cast(kept)};
 }
 
-/// Rotates pairs of features by angles of their positions: halves, or neighbours if `interleaved`.
-Tensor rotated(const Tensor& x, const Tensor& cos, const Tensor& sin, int64_t size, bool interleaved) {
-  const int64_t whole = x.shape(-1);
-  const Tensor part = x.slice(-1, 0, size);
-  Tensor out;
-  if (interleaved) {
-    Shape pairs = part.shape();
-    pairs.back() = size / 2;
-    pairs.push_back(2);
-    const Tensor p = part.reshape(pairs), a = p.slice(-1, 0, 1).squeeze(-1), b = p.slice(-1, 1, 2).squeeze(-1);
-    out = Tensor::stack({a * cos - b * sin, a * sin + b * cos}, -1).reshape(part.shape());
-  } else {
-    const Tensors p = part.chunk(2, -1);
-    out = (p[0] * cos - p[1] * sin).cat(p[0] * sin + p[1] * cos, -1);
-  }
-  return size == whole ? out : out.cat(x.slice(-1, size, whole), -1);
-}
-
 Values rotary(NodeContext& c) {
   // com.microsoft has the positions as the second input, the default domain as the fourth.
   const bool microsoft = c.node().domain == "com.microsoft";
   Tensor x = c.tensor(0), cos = c.tensor(microsoft ? 2 : 1), sin = c.tensor(microsoft ? 3 : 2);
   const bool joined = x.ndim() == 3;
-  int64_t size = c.attr("rotary_embedding_dim", int64_t{0});
   if (joined) {
+    const int64_t size = c.attr("rotary_embedding_dim", int64_t{0});
     int64_t heads = c.attr("num_heads", int64_t{0});
     if (heads == 0) heads = x.shape(2) / (size ? size : cos.shape(-1) * 2);
     x = split_heads(c, x, heads);
   }
-  if (size == 0) size = x.shape(3);
   const size_t at = microsoft ? 1 : 3;
   if (c.has(at)) {
     Tensor position = c.tensor(at).cast(dtypes::int64);
@@ -187,7 +152,7 @@ Values rotary(NodeContext& c) {
     cos = cos[position];
     sin = sin[position];
   }
-  const Tensor out = rotated(x, cos.unsqueeze(1), sin.unsqueeze(1), size, c.flag("interleaved")).cast(x.dtype());
+  const Tensor out = rotated(x, cos.unsqueeze(1), sin.unsqueeze(1), c.flag("interleaved")).cast(x.dtype());
   return {joined ? join_heads(out) : out};
 }
 

@@ -54,7 +54,7 @@ Value parsed_texts(const NodeContext& c, const StringArray& s, DType d) {
 }
 
 Value converted(const NodeContext& c, const Value& v, ElemType to) {
-  if (to == ElemType::kString) return v.strings() ? v : Value(texts_of(*c.host(0)));
+  if (to == ElemType::kString) return v.strings() ? v : Value(texts_of(*c.data(0)));
   const DType d = c.dtype_of(to);
   if (v.strings()) return parsed_texts(c, *v.strings(), d);
   const bool plain = packed_bits(to) == 0 && to != ElemType::kFloat8E8M0;

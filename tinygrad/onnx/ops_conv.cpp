@@ -98,7 +98,8 @@ Values deform_conv(NodeContext& c) {
         (grid.cast(d) + shifts.slice(3, k, k + 1).squeeze(3)).reshape(Shape{batch * moved, 1, taps * oh * ow}));
   }
   const Tensor image = x.reshape(Shape{batch * moved, each, x.shape(2), x.shape(3)});
-  Tensor values = sample(image, at, SampleMode::kLinear, Outside::kZeros).reshape(Shape{batch, moved, each, taps, oh, ow});
+  Tensor values =
+      sample(image, at, SampleMode::kLinear, Outside::kZeros).reshape(Shape{batch, moved, each, taps, oh, ow});
   if (c.has(4)) values = values * c.tensor(4).reshape(Shape{batch, moved, 1, taps, oh, ow});
   const Tensor columns = values.reshape(Shape{batch, groups, channels / groups * taps, oh * ow});
   const int64_t outputs = weight.shape(0);

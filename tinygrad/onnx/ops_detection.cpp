@@ -30,13 +30,14 @@ double overlap(const Box& a, const Box& b) {
 
 /// Keeps the boxes with the best scores that overlap no better one; the host compares them.
 Values non_max_suppression(NodeContext& c) {
-  const HostRef boxes = c.host(0), scores = c.host(1);
+  const HostRef boxes = c.data(0), scores = c.data(1);
   const int64_t most = c.integer_or(2, 0);
   const double limit = c.number_or(3, 0), least = c.number_or(4, -INFINITY);
   const bool by_center = c.attr("center_point_box", int64_t{0}) == 1;
   const auto batches = static_cast<size_t>(scores->shape.at(0)), classes = static_cast<size_t>(scores->shape.at(1)),
              count = static_cast<size_t>(scores->shape.at(2));
-  c.check(boxes->shape == std::vector<int64_t>{scores->shape[0], scores->shape[2], 4}, "got boxes and scores of different sizes");
+  c.check(boxes->shape == std::vector<int64_t>{scores->shape[0], scores->shape[2], 4},
+          "got boxes and scores of different sizes");
   std::vector<int64_t> out;
   for (size_t b = 0; b < batches; b++)
     for (size_t k = 0; k < classes; k++) {
@@ -63,7 +64,8 @@ struct Corners {
   double weight[4];
 };
 Corners corners_at(double y, double x, int64_t height, int64_t width) {
-  if (y < -1 || y > static_cast<double>(height) || x < -1 || x > static_cast<double>(width)) return {{0, 0, 0, 0}, {0, 0, 0, 0}};
+  if (y < -1 || y > static_cast<double>(height) || x < -1 || x > static_cast<double>(width))
+    return {{0, 0, 0, 0}, {0, 0, 0, 0}};
   y = std::max(y, 0.0);
   x = std::max(x, 0.0);
   const auto low = [](double& v, int64_t n) {
@@ -71,7 +73,8 @@ Corners corners_at(double y, double x, int64_t height, int64_t width) {
     if (i == n - 1) v = static_cast<double>(i);
     return i;
   };
-  const int64_t y0 = low(y, height), x0 = low(x, width), y1 = std::min(y0 + 1, height - 1), x1 = std::min(x0 + 1, width - 1);
+  const int64_t y0 = low(y, height), x0 = low(x, width), y1 = std::min(y0 + 1, height - 1),
+                x1 = std::min(x0 + 1, width - 1);
   const double ly = y - static_cast<double>(y0), lx = x - static_cast<double>(x0);
   return {{y0 * width + x0, y0 * width + x1, y1 * width + x0, y1 * width + x1},
           {(1 - ly) * (1 - lx), (1 - ly) * lx, ly * (1 - lx), ly * lx}};
@@ -85,7 +88,8 @@ struct RegionSamples {
 RegionSamples region_samples(const NodeContext& c, const HostArray& rois, size_t r, int64_t height, int64_t width) {
   const int64_t rows = c.attr("output_height", int64_t{1}), columns = c.attr("output_width", int64_t{1});
   const double scale = c.attr("spatial_scale", 1.0);
-  const bool half = c.attr("coordinate_transformation_mode", c.opset() >= 16 ? "half_pixel" : "output_half_pixel") == "half_pixel";
+  const bool half =
+      c.attr("coordinate_transformation_mode", c.opset() >= 16 ? "half_pixel" : "output_half_pixel") == "half_pixel";
   const auto v = [&](size_t k) { return rois.number(4 * r + k) * scale - (half ? 0.5 : 0); };
   double w = v(2) - v(0), h = v(3) - v(1);
   if (!half) {
@@ -94,21 +98,24 @@ RegionSamples region_samples(const NodeContext& c, const HostArray& rois, size_t
   }
   const double cell_h = h / static_cast<double>(rows), cell_w = w / static_cast<double>(columns);
   const int64_t ratio = c.attr("sampling_ratio", int64_t{0});
-  const int64_t ny = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(cell_h)), nx = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(cell_w));
+  const int64_t ny = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(cell_h)),
+                nx = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(cell_w));
   RegionSamples out{{}, std::max<int64_t>(ny * nx, 0)};
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < columns; j++)
       for (int64_t a = 0; a < ny; a++)
         for (int64_t b = 0; b < nx; b++)
-          out.samples.push_back(corners_at(v(1) + cell_h * (static_cast<double>(i) + (static_cast<double>(a) + 0.5) / static_cast<double>(ny)),
-                                           v(0) + cell_w * (static_cast<double>(j) + (static_cast<double>(b) + 0.5) / static_cast<double>(nx)), height, width));
+          out.samples.push_back(corners_at(
+              v(1) + cell_h * (static_cast<double>(i) + (static_cast<double>(a) + 0.5) / static_cast<double>(ny)),
+              v(0) + cell_w * (static_cast<double>(j) + (static_cast<double>(b) + 0.5) / static_cast<double>(nx)),
+              height, width));
   return out;
 }
 
 /// Mean or maximum of samples in each cell of regions; where the samples lie is computed on the host.
 Values roi_align(NodeContext& c) {
   const Tensor x = c.tensor(0);
-  const HostRef rois = c.host(1);
+  const HostRef rois = c.data(1);
   const std::vector<int64_t> batch = c.ints(2);
   const int64_t height = x.shape(2), width = x.shape(3), channels = x.shape(1);
   const int64_t rows = c.attr("output_height", int64_t{1}), columns = c.attr("output_width", int64_t{1});
@@ -125,11 +132,14 @@ Values roi_align(NodeContext& c) {
     }
     const Shape cells{channels, rows, columns, s.per_cell, 4};
     const Tensor image = flat.slice(0, batch[r], batch[r] + 1).squeeze(0);
-    const Tensor corners = image.index({Index(Slice()), Index(Tensor::from(index, {.device = c.device()}))}).reshape(cells) *
-                           Tensor::from(weight, {.device = c.device()}).cast(x.dtype()).reshape(Shape{1, rows, columns, s.per_cell, 4});
-    out.push_back(max ? corners.max({3, 4}) : corners.sum({3, 4}) / static_cast<double>(std::max<int64_t>(s.per_cell, 1)));
+    const Tensor corners =
+        image.index({Index(Slice()), Index(Tensor::from(index, {.device = c.device()}))}).reshape(cells) *
+        Tensor::from(weight, {.device = c.device()}).cast(x.dtype()).reshape(Shape{1, rows, columns, s.per_cell, 4});
+    out.push_back(max ? corners.max({3, 4})
+                      : corners.sum({3, 4}) / static_cast<double>(std::max<int64_t>(s.per_cell, 1)));
   }
-  if (out.empty()) return {Tensor::zeros(Shape{0, channels, rows, columns}, {.dtype = x.dtype(), .device = c.device()})};
+  if (out.empty())
+    return {Tensor::zeros(Shape{0, channels, rows, columns}, {.dtype = x.dtype(), .device = c.device()})};
   return {Tensor::stack(out, 0).cast(x.dtype())};
 }
 

@@ -209,11 +209,14 @@ Values resize(NodeContext& c) {
   Tensor out = r.mode == "nearest" ? x : x.cast(wide_float(d));
   const std::vector<ResizedAxis> axes = resized_axes(c, x.shape());
   for (const ResizedAxis& a : axes) {
-    if (a.to == 0) return {Tensor::zeros([&] {
-      Shape s = x.shape();
-      for (const ResizedAxis& b : axes) s[static_cast<size_t>(b.axis)] = b.to;
-      return s;
-    }(), {.dtype = d, .device = c.device()})};
+    if (a.to == 0)
+      return {Tensor::zeros(
+          [&] {
+            Shape s = x.shape();
+            for (const ResizedAxis& b : axes) s[static_cast<size_t>(b.axis)] = b.to;
+            return s;
+          }(),
+          {.dtype = d, .device = c.device()})};
     if (a.to != a.from || a.scale != 1 || crops) out = filtered(c, out, a, filter_of(c, r, a));
   }
   if (crops)
@@ -229,8 +232,8 @@ Tensor in_elements(const Tensor& x, int64_t size, bool corners) {
 
 Values grid_sample(NodeContext& c) {
   const Tensor x = c.tensor(0), grid = c.tensor(1);
-  const std::string mode = c.choice("mode", c.opset() >= 20 ? "linear" : "bilinear",
-                                    {"linear", "nearest", "cubic", "bilinear", "bicubic"});
+  const std::string mode =
+      c.choice("mode", c.opset() >= 20 ? "linear" : "bilinear", {"linear", "nearest", "cubic", "bilinear", "bicubic"});
   const std::string padding = c.choice("padding_mode", "zeros", {"zeros", "border", "reflection"});
   const bool corners = c.flag("align_corners");
   const int64_t n = x.ndim() - 2, batch = x.shape(0);
@@ -240,8 +243,12 @@ Values grid_sample(NodeContext& c) {
     const Tensor one = grid.slice(-1, n - 1 - i, n - i).reshape(Shape{batch, 1, -1});
     at.push_back(in_elements(one, x.shape(static_cast<int>(2 + i)), corners));
   }
-  const SampleMode how = mode == "nearest" ? SampleMode::kNearest : mode.ends_with("cubic") ? SampleMode::kCubic : SampleMode::kLinear;
-  const Outside outside = padding == "zeros" ? Outside::kZeros : padding == "border" ? Outside::kBorder : Outside::kReflect;
+  const SampleMode how = mode == "nearest"         ? SampleMode::kNearest
+                         : mode.ends_with("cubic") ? SampleMode::kCubic
+                                                   : SampleMode::kLinear;
+  const Outside outside = padding == "zeros"    ? Outside::kZeros
+                          : padding == "border" ? Outside::kBorder
+                                                : Outside::kReflect;
   Shape out{x.shape()[0], x.shape()[1]};
   for (int64_t i = 0; i < n; i++) out.push_back(grid.shape(static_cast<int>(1 + i)));
   return {sample(x, at, how, outside, corners).cast(x.dtype()).reshape(out)};
@@ -258,7 +265,8 @@ Values affine_grid(NodeContext& c) {
   for (int64_t i = n - 1; i >= 0; i--) {
     const int64_t m = size[static_cast<size_t>(2 + i)];
     const Tensor k = Tensor::arange(0, m, 1, {.dtype = theta.dtype(), .device = c.device()});
-    const Tensor at = corners ? k * (2.0 / static_cast<double>(std::max<int64_t>(m - 1, 1))) - 1 : (k * 2 + 1) / static_cast<double>(m) - 1;
+    const Tensor at = corners ? k * (2.0 / static_cast<double>(std::max<int64_t>(m - 1, 1))) - 1
+                              : (k * 2 + 1) / static_cast<double>(m) - 1;
     axes.push_back(along_axis(at, i, n).expand(sizes));
   }
   axes.push_back(axes[0].ones_like());

@@ -149,8 +149,7 @@ Values one_hot(NodeContext& c) {
 }
 
 Values non_zero(NodeContext& c) {
-  const Tensor x = c.tensor(0);
-  const HostRef h = c.host(0);
+  const HostRef h = c.data(0);
   std::vector<std::vector<int64_t>> found(h->shape.size());
   for (size_t i = 0; i < h->count(); i++) {
     if (h->number(i) == 0) continue;
@@ -167,7 +166,7 @@ Values non_zero(NodeContext& c) {
 /// Returns one axis of positions where a condition on the host holds.
 Values compress(NodeContext& c) {
   Tensor x = c.tensor(0);
-  const HostRef condition = c.host(1);
+  const HostRef condition = c.data(1);
   const std::optional<int64_t> axis = c.optional_int("axis");
   if (!axis) x = x.reshape(Shape{-1});
   std::vector<int64_t> at;
@@ -194,7 +193,7 @@ Values unique(NodeContext& c) {
   const int axis = named ? normal_axis(*named, x.ndim()) : 0;
   const Tensor rows = named ? x.permute(moved_axis(x.ndim(), axis, 0)) : x.reshape(Shape{-1});
   const int64_t n = rows.shape(0), each = n ? rows.numel() / n : 0;
-  const HostRef h = c.run().read(rows);
+  const HostRef h = Run::read_data(rows);
   std::map<std::vector<double>, size_t> numbers;  // of each different slice
   std::vector<int64_t> first, count, inverse;
   std::vector<const std::vector<double>*> keys;

@@ -25,8 +25,9 @@ bool is_integer(ElemType t) { return packed_bits(t) ? t != ElemType::kFloat4E2M1
 Values quantize(NodeContext& c) {
   const Tensor x = c.tensor(0);
   const std::optional<int64_t> named = c.optional_int("output_dtype");
-  const ElemType to = c.has(2) ? c.value(2).elem()
-                      : named && *named != 0 ? static_cast<ElemType>(*named) : ElemType::kUInt8;
+  const ElemType to = c.has(2)               ? c.value(2).elem()
+                      : named && *named != 0 ? static_cast<ElemType>(*named)
+                                             : ElemType::kUInt8;
   const DType d = wide_float(x.is_floating_point() ? x.dtype() : dtypes::float32);
   const Tensor scaled = x.cast(d) / spread(c, c.tensor(1).cast(d), x);
   const bool shifted = c.has(2) && is_integer(to);
@@ -75,9 +76,7 @@ Tensor centered(const NodeContext& c, size_t i, size_t zero, int axis) {
 
 Tensor integer_product(const Tensor& a, const Tensor& b) { return a.dot(b, dtypes::int32).cast(dtypes::int32); }
 
-Values matmul_integer(NodeContext& c) {
-  return {integer_product(centered(c, 0, 2, -2), centered(c, 1, 3, -1))};
-}
+Values matmul_integer(NodeContext& c) { return {integer_product(centered(c, 0, 2, -2), centered(c, 1, 3, -1))}; }
 
 /// Returns a scale for the result: one number, or one for each place along an axis from the end.
 Tensor factor(const NodeContext& c, size_t i, int64_t rank, int axis) {
@@ -194,8 +193,9 @@ Values matmul_nbits(NodeContext& c) {
   if (c.has(3)) {
     const Tensor z = c.tensor(3);
     const int64_t row = (blocks + each - 1) / each;
-    zero = z.is_floating_point() ? z.reshape(Shape{n, blocks, 1})
-                                 : unpacked(z.reshape(Shape{n, row}), Shape{n, row * each}).slice(1, 0, blocks).unsqueeze(2).cast(d);
+    zero = z.is_floating_point()
+               ? z.reshape(Shape{n, blocks, 1})
+               : unpacked(z.reshape(Shape{n, row}), Shape{n, row * each}).slice(1, 0, blocks).unsqueeze(2).cast(d);
   }
   const Tensor weight = ((codes - zero) * c.tensor(2).reshape(Shape{n, blocks, 1})).reshape(Shape{n, blocks * block});
   Tensor out = a.dot(weight.slice(1, 0, k).transpose(0, 1));

@@ -45,8 +45,8 @@ Values multinomial(NodeContext& c) {
 }
 
 const OperatorRow kRows[] = {
-    {"", "RandomNormal", 1, normal},    {"", "RandomNormalLike", 1, normal}, {"", "RandomUniform", 1, uniform},
-    {"", "RandomUniformLike", 1, uniform}, {"", "Bernoulli", 15, bernoulli},   {"", "Multinomial", 7, multinomial},
+    {"", "RandomNormal", 1, normal},       {"", "RandomNormalLike", 1, normal}, {"", "RandomUniform", 1, uniform},
+    {"", "RandomUniformLike", 1, uniform}, {"", "Bernoulli", 15, bernoulli},    {"", "Multinomial", 7, multinomial},
 };
 
 }  // namespace

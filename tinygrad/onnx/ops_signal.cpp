@@ -28,7 +28,9 @@ struct Waves {
   Tensor cos, sin;
 };
 Waves waves(const NodeContext& c, int64_t n, int64_t m, DType d) {
-  const Tensor turn = (count_along(n, 0, 2, dtypes::int64, c.device()) * count_along(m, 1, 2, dtypes::int64, c.device())).mod(Tensor(n));
+  const Tensor turn =
+      (count_along(n, 0, 2, dtypes::int64, c.device()) * count_along(m, 1, 2, dtypes::int64, c.device()))
+          .mod(Tensor(n));
   const Tensor angle = turn.cast(d) * (2 * std::numbers::pi / static_cast<double>(n));
   return {angle.cos(), angle.sin()};
 }
@@ -108,23 +110,31 @@ Values mel_weights(NodeContext& c) {
   std::vector<int64_t> edges;
   const double from = mel(low), step = (mel(high) - from) / static_cast<double>(bands + 2);
   for (int64_t i = 0; i < bands + 2; i++)
-    edges.push_back(static_cast<int64_t>(std::floor(static_cast<double>(length + 1) * hertz(static_cast<double>(i) * step + from) / static_cast<double>(rate))));
+    edges.push_back(static_cast<int64_t>(std::floor(
+        static_cast<double>(length + 1) * hertz(static_cast<double>(i) * step + from) / static_cast<double>(rate))));
   std::vector<double> out(static_cast<size_t>(columns * bands), 0);
   const auto at = [&](int64_t row, int64_t band) -> double& { return out.at(static_cast<size_t>(row * bands + band)); };
   for (int64_t b = 0; b < bands; b++) {
-    const int64_t lower = edges[static_cast<size_t>(b)], center = edges[static_cast<size_t>(b) + 1], upper = edges[static_cast<size_t>(b) + 2];
+    const int64_t lower = edges[static_cast<size_t>(b)], center = edges[static_cast<size_t>(b) + 1],
+                  upper = edges[static_cast<size_t>(b) + 2];
     c.check(lower >= 0 && upper <= columns, "the edges of the bands are outside of the spectrum");
     if (center == lower) at(center, b) = 1;
     else
-      for (int64_t j = lower; j <= center; j++) at(j, b) = static_cast<double>(j - lower) / static_cast<double>(center - lower);
-    for (int64_t j = center; j < upper; j++) at(j, b) = static_cast<double>(upper - j) / static_cast<double>(upper - center);
+      for (int64_t j = lower; j <= center; j++)
+        at(j, b) = static_cast<double>(j - lower) / static_cast<double>(center - lower);
+    for (int64_t j = center; j < upper; j++)
+      at(j, b) = static_cast<double>(upper - j) / static_cast<double>(upper - center);
   }
   return {Tensor::from(out, {columns, bands}, {.device = c.device()}).cast(d)};
 }
 
 const OperatorRow kRows[] = {
-    {"", "HannWindow", 17, hann}, {"", "HammingWindow", 17, hamming}, {"", "BlackmanWindow", 17, blackman},
-    {"", "DFT", 17, dft},         {"", "STFT", 17, stft},             {"", "MelWeightMatrix", 17, mel_weights},
+    {"", "HannWindow", 17, hann},
+    {"", "HammingWindow", 17, hamming},
+    {"", "BlackmanWindow", 17, blackman},
+    {"", "DFT", 17, dft},
+    {"", "STFT", 17, stft},
+    {"", "MelWeightMatrix", 17, mel_weights},
 };
 
 }  // namespace

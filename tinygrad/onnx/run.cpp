@@ -191,11 +191,15 @@ HostRef Run::read(const Tensor& t) {
     reads_.push_back((*earlier_)[reads_.size()]);
     return reads_.back();
   }
+  reads_.push_back(read_data(t));
+  return reads_.back();
+}
+
+HostRef Run::read_data(const Tensor& t) {
   std::vector<int64_t> shape;
   for (const SInt& n : t.shape()) shape.push_back(n.value());
   const HostBytes bytes = host_bytes(t.detach());
-  reads_.push_back(host_array_of(bytes.bytes, t.stored_dtype(), std::move(shape)));
-  return reads_.back();
+  return host_array_of(bytes.bytes, t.stored_dtype(), std::move(shape));
 }
 
 }  // namespace tg::onnx

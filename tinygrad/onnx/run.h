@@ -60,8 +60,11 @@ class Run {
   void execute(const GraphPlan& plan, Frame& frame);
   /// Executes a branch or body with values for its inputs; returns its outputs.
   Values call_graph(const GraphProto& graph, const Values& inputs, const Frame& parent);
-  /// Reads a tensor's elements on the host. They are remembered in reads().
+  /// Reads a tensor's elements on the host: sizes, conditions and the like. They are remembered in reads(), and a run
+  /// inside of a function that is being captured takes those of an earlier run of the same shapes.
   HostRef read(const Tensor& t);
+  /// Reads elements that results are made of. JitError inside of a function that is being captured.
+  static HostRef read_data(const Tensor& t);
 
   const HostReads& reads() const { return reads_; }
   const std::string& device() const { return options_.device; }

@@ -30,7 +30,8 @@ Tensor reflected(const Tensor& i, int64_t n, bool corners) {
   if (n == 1) return i.zeros_like();
   const double low = corners ? 0 : -0.5, range = static_cast<double>(corners ? n - 1 : n);
   const Tensor turn = (i - low).mod(Tensor(2 * range));  // of there and back
-  return (turn.gt(Tensor(range)).where(2 * range - turn, turn) + low).clamp(Tensor(0.0), Tensor(static_cast<double>(n - 1)));
+  return (turn.gt(Tensor(range)).where(2 * range - turn, turn) + low)
+      .clamp(Tensor(0.0), Tensor(static_cast<double>(n - 1)));
 }
 
 /// Puts indices into the image and takes the weight of those outside where they count as zeros.
