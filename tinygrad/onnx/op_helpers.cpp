@@ -115,8 +115,9 @@ Value cast_value(const Tensor& t, ElemType to, DType stored, bool saturate, cons
     return {(code.bitwise_xor(Tensor(half)) - half).cast(stored), to};
   }
   if (!stored.is_fp8()) return t.cast(stored);
-  const Tensor cast = t.cast(stored);
-  return saturate ? cast : overflowed(t, cast, stored);
+  if (!saturate) return overflowed(t, t.cast(stored), stored);
+  const double most = stored == dtypes::fp8e4m3 ? 448 : stored == dtypes::fp8e4m3fnuz ? 240 : 57344;
+  return t.clamp(Tensor(-most), Tensor(most)).cast(stored);  // infinities as well
 }
 
 std::optional<double> known_number(const Value& v) {

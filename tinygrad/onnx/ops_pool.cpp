@@ -20,17 +20,18 @@ Pads whole_pads(const Window& w, const Shape& x) {
 }
 
 /// Returns the windows of `x`, padded by `value`: (batch, channels, windows..., taps...), and the axes of the taps.
+/// `outputs`: how many there are, where it does not follow from `w`.
 struct Windows {
   Tensor view;
   std::vector<int> taps;
   Shape outputs;  ///< the windows' number along each axis
 };
-Windows windows_of(const Window& w, const Tensor& x, const Scalar& value) {
+Windows windows_of(const Window& w, const Tensor& x, const Scalar& value, const Shape& outputs = {}) {
   const Tensor padded = x.pad(pads_with_lead(whole_pads(w, x.shape()), x.ndim()), {.value = value}).cast(x.dtype());
   Windows out{padded.pool_view(Ints(w.kernel), Ints(w.strides), Ints(w.dilations)), {}, {}};
   const size_t n = w.kernel.size();
   for (size_t i = 0; i < n; i++) {
-    const int64_t size = w.output_size(i, x.shape(static_cast<int>(i) + 2));
+    const int64_t size = outputs.empty() ? w.output_size(i, x.shape(static_cast<int>(i) + 2)) : outputs[i].value();
     out.outputs.push_back(size);
     out.view = out.view.slice(static_cast<int>(i) + 2, 0, size);
     out.taps.push_back(static_cast<int>(2 + n + i));
@@ -96,7 +97,7 @@ Values average_pool(NodeContext& c) {
     ones = ones.pad(pads_with_lead(w.pads, x.ndim()), {.value = 1}).cast(x.dtype());
     for (auto& p : inner.pads) p = {0, 0};
   }
-  const Windows counted = windows_of(inner, ones, 0);
+  const Windows counted = windows_of(inner, ones, 0, v.outputs);
   return {(sum / counted.view.sum({.axis = Axes(counted.taps)})).cast(x.dtype())};
 }
 

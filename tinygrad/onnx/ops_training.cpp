@@ -4,6 +4,7 @@
 
 #include "tinygrad/onnx/op_helpers.h"
 #include "tinygrad/onnx/operators.h"
+#include "tinygrad/onnx/run.h"
 
 namespace tg::onnx {
 namespace {
@@ -70,7 +71,21 @@ Values momentum(NodeContext& c) {
   return joined(out);
 }
 
+/// The gradient of the value named by `y` with respect to those named by `xs`, which are the first inputs.
+Values gradient(NodeContext& c) {
+  const size_t n = c.attr_strings("xs").size();
+  const std::string name = c.attr("y", "");
+  const Value* y = c.frame().find(name);
+  c.check(y && y->tensor() && n <= c.count(), "got ", c.count(), " inputs and y \"", name,
+          "\", expected a tensor of that name and ", n, " inputs");
+  Tensors targets;
+  for (size_t i = 0; i < n; i++) targets.push_back(c.tensor(i));
+  const Tensors out = y->tensor()->gradient(targets, y->tensor()->ones_like());
+  return {out.begin(), out.end()};
+}
+
 const OperatorRow kRows[] = {
+    {"ai.onnx.preview.training", "Gradient", 1, gradient},
     {"ai.onnx.preview.training", "Adagrad", 1, adagrad},
     {"ai.onnx.preview.training", "Adam", 1, adam},
     {"ai.onnx.preview.training", "Momentum", 1, momentum},
