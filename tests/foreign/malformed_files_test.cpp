@@ -31,6 +31,7 @@
 #include "tinygrad/nn/npy_file.h"
 #include "tinygrad/nn/state_file.h"
 #include "tinygrad/nn/torch_load.h"
+#include "tinygrad/onnx/model.h"
 #include "tinygrad/tinygrad.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -233,6 +234,20 @@ void read_checkpoint(const fs::path& file) {
 }
 
 /// Every way a file gets in. `folder` has the other files of those that come in several.
+/// Loads a model and builds its outputs of ones.
+void run_onnx(const fs::path& file) {
+  const onnx::Model m = onnx::Model::from_file(file);
+  onnx::Model::NamedValues inputs;
+  for (const onnx::ValueInfo& v : m.inputs()) {
+    Shape s;
+    for (const onnx::Dimension& d : v.type.shape.value_or(std::vector<onnx::Dimension>()))
+      s.push_back(std::min<int64_t>(d.value.value_or(2), 64));
+    const DType d = onnx::storage_dtype(v.type.elem).value_or(dtypes::float32);
+    inputs.emplace_back(std::string(v.name), Tensor::ones(s, {.dtype = d}).contiguous());
+  }
+  m.run(inputs);
+}
+
 std::vector<Kind> kinds(const fs::path& folder) {
   write_bert(folder);
   const Tensor w({1.f, 2.f, 3.f});
@@ -274,6 +289,7 @@ std::vector<Kind> kinds(const fs::path& folder) {
        "x",
        read_template},
       {"torch", corpus("torch"), "x", read_torch},
+      {"onnx", corpus("onnx"), "x", run_onnx, Answer::kFit},
       {"npy", corpus("npy"), "x", [](auto& p) { nn::npy_load(p); }},
       {"npz", {at("a.npz")}, "x", [](auto& p) { nn::npz_load(p); }},
       {"zip", corpus("zip"), "x", [](auto& p) { nn::zip_extract(p); }},

@@ -123,6 +123,66 @@ put("cifar", "bad_short_batch", gz(tar([(n, d[:-1]) for n, d in batches])))
 put("cifar", "bad_two_records", gz(tar([(n, d * 2) for n, d in batches])))
 put("cifar", "bad_not_tar", gz(b"no tar at all"))
 
+# ---- onnx ----
+def pb(*fields):
+  """A protobuf message: (number, value) with an integer, a float, a text or a message."""
+  out = b""
+  for number, v in fields:
+    wire = 0 if isinstance(v, int) else 5 if isinstance(v, float) else 2
+    out += varint(number << 3 | wire)
+    if wire == 0: out += varint(v & (1 << 64) - 1)
+    elif wire == 5: out += struct.pack("<f", v)
+    else:
+      b = v.encode() if isinstance(v, str) else v
+      out += varint(len(b)) + b
+  return out
+def varint(v):
+  out = b""
+  while v >= 128: v, out = v >> 7, out + bytes([v & 127 | 128])
+  return out + bytes([v])
+def onnx_node(op, inputs, outputs, *attributes, **more):
+  return pb(*[(1, i) for i in inputs], *[(2, o) for o in outputs], (4, op), *[(5, a) for a in attributes],
+            *([(7, more["domain"])] if "domain" in more else []))
+def onnx_value(name, *sizes, elem=1):
+  dims = [(1, pb((1, s) if isinstance(s, int) else (2, s))) for s in sizes]
+  return pb((1, name), (2, pb((1, pb((1, elem), (2, pb(*dims)))))))
+def onnx_tensor(name, elem, dims, raw): return pb(*[(1, d) for d in dims], (2, elem), (8, name), (9, raw))
+def onnx_model(*graph, more=()):
+  return pb((1, 9), (2, "corpus"), (7, pb(*graph)), (8, pb((1, ""), (2, 20))), (14, pb((1, "k"), (2, "v"))), *more)
+weight = onnx_tensor("w", 1, [2], struct.pack("<2f", 1, 2))
+affine = [(1, onnx_node("Mul", ["x", "w"], ["m"])), (1, onnx_node("Add", ["m", "w"], ["y"])), (2, "g"), (5, weight),
+          (11, onnx_value("x", "n", 2)), (12, onnx_value("y", "n", 2))]
+branch = lambda name: pb((1, onnx_node("Relu", ["x"], [name])), (2, name), (12, onnx_value(name, 2)))
+attributes = [pb((1, "f"), (2, 1.5), (20, 1)), pb((1, "s"), (4, "text"), (20, 3)), pb((1, "t"), (5, weight), (20, 4)),
+              pb((1, "floats"), (7, struct.pack("<2f", 1, 2)), (20, 6)), pb((1, "ints"), (8, b"\1\2\3"), (20, 7)),
+              pb((1, "strings"), (9, "a"), (9, "b"), (20, 8))]
+put("onnx", "good_affine", onnx_model(*affine))
+put("onnx", "good_branches", onnx_model(
+    (1, onnx_node("If", ["c"], ["y"], pb((1, "then_branch"), (6, branch("a")), (20, 5)),
+                  pb((1, "else_branch"), (6, branch("b")), (20, 5)))),
+    (11, onnx_value("x", 2)), (11, onnx_value("c", elem=9)), (12, onnx_value("y", 2))))
+put("onnx", "good_types", onnx_model(
+    *affine, (5, pb((1, 3), (2, 22), (8, "int4"), (9, b"\x21\x03"))), (5, pb((1, 2), (2, 10), (5, b"\x80\x78\0"), (8, "half"))),
+    (5, pb((1, 1), (2, 8), (6, "text"), (8, "texts"))), (5, pb((1, 2), (2, 7), (7, b"\1\2"), (8, "int64"))),
+    (5, pb((1, 1), (2, 11), (8, "double"), (10, bytes(8)))),
+    (11, pb((1, "sequence"), (2, pb((4, pb((1, pb((1, pb((1, 1)))))))))))))
+put("onnx", "good_attributes", onnx_model(*affine[2:], (1, onnx_node("Any", ["x"], ["y"], *attributes))))
+put("onnx", "good_function", onnx_model((1, onnx_node("F", ["x"], ["y"], domain="own")), (11, onnx_value("x", 2)), (12, onnx_value("y", 2)),
+    more=[(25, pb((1, "F"), (4, "a"), (5, "b"), (7, onnx_node("Relu", ["a"], ["b"])), (9, pb((2, 20))), (10, "own")))]))
+put("onnx", "bad_empty", b"")
+put("onnx", "bad_no_graph", pb((1, 9)))
+put("onnx", "bad_wire_type", pb((1, "nine"), (7, pb(*affine))))
+put("onnx", "bad_truncated", onnx_model(*affine)[:-9])
+put("onnx", "bad_raw_size", onnx_model(*affine[:3], (5, onnx_tensor("w", 1, [3], bytes(8)))))
+put("onnx", "bad_element_type", onnx_model(*affine[:3], (5, onnx_tensor("w", 77, [2], bytes(8)))))
+put("onnx", "bad_negative_size", onnx_model(*affine[:3], (5, onnx_tensor("w", 1, [-2], bytes(8)))))
+put("onnx", "bad_huge_dims", onnx_model(*affine[:3], (5, onnx_tensor("w", 1, [1 << 62, 1 << 62], bytes(8)))))
+put("onnx", "bad_outside", onnx_model(*affine[:3], (5, pb((1, 2), (2, 1), (8, "w"), (13, pb((1, "location"), (2, "../w"))), (14, 1)))))
+put("onnx", "bad_twice", onnx_model(*affine, (1, onnx_node("Relu", ["x"], ["y"]))))
+deep = branch("a")
+for _ in range(40): deep = pb((1, onnx_node("If", ["c"], ["y"], pb((1, "then_branch"), (6, deep), (20, 5)))))
+put("onnx", "bad_deep", pb((7, deep)))
+
 # ---- safetensors ----
 def safetensors(header, data=b""):
   text = header if isinstance(header, bytes) else json.dumps(header, separators=(",", ":")).encode()

@@ -12,6 +12,7 @@
 
 #include "fuzz/chat_targets.h"
 #include "fuzz/jit_target.h"
+#include "fuzz/onnx_target.h"
 #include "fuzz/recording_target.h"
 #include "fuzz/serve_targets.h"
 #include "tinygrad/base/error.h"
@@ -267,6 +268,7 @@ inline constexpr Target kTargets[] = {
     {"npy", npy},
     {"pickle", pickle},
     {"torch", torch},
+    {"onnx", onnx_file},
     {"vocabulary", vocabulary},
     {"tokenizer_json", tokenizer_json},
     {"http", http},

@@ -40,15 +40,17 @@ std::vector<const Node*> needed_nodes(const std::vector<Node>& nodes, Names want
   return out;
 }
 
-GraphPlan plan_graph(const GraphProto& g) {
+GraphPlan plan_graph(const GraphProto& g, const std::string& what) {
   Names wanted, given;
   for (const ValueInfo& v : g.outputs) wanted.insert(v.name);
   for (const ValueInfo& v : g.inputs)
-    TG_CHECK(FormatError, given.insert(v.name).second, "[onnx] input \"", v.name, "\" is there twice");
+    TG_CHECK(FormatError, given.insert(v.name).second, "[onnx] ", what, ": input \"", v.name.substr(0, 80),
+             "\" is there twice");
   for (const Node& n : g.nodes)
     for (const std::string_view name : n.outputs)
-      TG_CHECK(FormatError, name.empty() || given.insert(name).second, "[onnx] node \"", n.name, "\" (", n.op,
-               ") gives \"", name.substr(0, 80), "\", which another node or an input gives already");
+      TG_CHECK(FormatError, name.empty() || given.insert(name).second, "[onnx] ", what, ": node \"",
+               n.name.substr(0, 80), "\" (", n.op.substr(0, 80), ") gives \"", name.substr(0, 80),
+               "\", which another node or an input gives already");
   return {&g, needed_nodes(g.nodes, std::move(wanted))};
 }
 
@@ -59,7 +61,7 @@ GraphPlan plan_function(const FunctionProto& f) {
 }  // namespace
 
 PlannedModel::PlannedModel(ModelProto model) : proto_(std::move(model)) {
-  main_ = plan_graph(proto_.graph);
+  main_ = plan_graph(proto_.graph, proto_.what);
   plan_subgraphs(main_.nodes);
   for (const FunctionProto& f : proto_.functions) {
     by_name_[f.name].push_back(&f);
@@ -71,7 +73,8 @@ PlannedModel::PlannedModel(ModelProto model) : proto_(std::move(model)) {
 void PlannedModel::plan_subgraphs(const std::vector<const Node*>& nodes) {
   for (const Node* n : nodes)
     for (const Attribute& a : n->attributes)
-      if (a.graph) plan_subgraphs(graphs_.emplace(a.graph.get(), plan_graph(*a.graph)).first->second.nodes);
+      if (a.graph)
+        plan_subgraphs(graphs_.emplace(a.graph.get(), plan_graph(*a.graph, proto_.what)).first->second.nodes);
 }
 
 const FunctionProto* PlannedModel::function(const Node& n) const {

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <functional>
 
-#include "tinygrad/base/error.h"
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/uop.h"
 

@@ -64,7 +64,7 @@ Value settled(const Value& v, Run& run) {
   return plain ? Value(run.read(*t)) : v;
 }
 
-/// Computes what depends on initializers alone. Values that are much larger than what they are made of stay expressions.
+/// Computes what depends on initializers alone. Values much larger than what they are made of stay expressions.
 Frame folded_frame(const PlannedModel& model, Run& run) {
   Frame frame = initial_frame(model, run);
   run.execute({nullptr, model.constant_nodes()}, frame);

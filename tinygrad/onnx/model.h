@@ -24,8 +24,8 @@ struct ModelOptions {
 };
 
 /// A model of an ONNX file. Calls build the expressions of its outputs and compute nothing that does not have to be
-/// known on the host, so that a call inside of a captured function (tensor/jit/jit.h) is a replay. Constants stay in the
-/// mapped file until they are used; what depends on them alone is computed at the first call. Copies share the model;
+/// known on the host, so that a call inside of a captured function (tensor/jit/jit.h) is a replay. Constants stay in
+/// the mapped file until they are used; what depends on them alone is computed at the first call. Copies share the model;
 /// several threads may call one at once. See docs/onnx.md.
 class Model {
  public:
@@ -58,7 +58,7 @@ class Model {
 
   /// Returns the model with its constants on another device. DeviceError for one that cannot be opened.
   Model to(const std::string& device) const;
-  /// Returns the float constants that are large enough to be weights, by name: of a model that is trainable all of them.
+  /// Returns the float constants by name: all of a model that is trainable, of others those that are no literals.
   nn::StateDict parameters() const;
 
   /// Prints each node while it runs (`trace`), and ends a run after node number `limit`, whose outputs it returns.

@@ -42,7 +42,7 @@ class NodeContext {
   const Sequence& sequence(size_t i) const;
   /// Returns the input's elements, reading a tensor on the host.
   HostRef host(size_t i) const;
-  /// The same for values that the result is made of, as opposed to sizes and axes: a captured function cannot read them.
+  /// The same for values that results are made of, unlike sizes and axes: a captured function cannot read them.
   HostRef data(size_t i) const;
   /// Returns the elements if the host has them, without reading anything.
   const HostArray* known(size_t i) const { return i < inputs_.size() ? inputs_[i].host() : nullptr; }

@@ -158,8 +158,12 @@ Window window_of(const NodeContext& c, const Shape& x, std::vector<int64_t> kern
   w.ceil_mode = c.flag("ceil_mode");
   const std::string automatic = c.choice("auto_pad", "NOTSET", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"});
   for (size_t i = 0; i < n; i++) {
-    c.check(w.kernel[i] > 0 && w.strides[i] > 0 && w.dilations[i] > 0, "kernel_shape, strides and dilations have ",
-            w.kernel[i], ", ", w.strides[i], " and ", w.dilations[i], " for axis ", i, ", expected 1 or more");
+    const auto sane = [](int64_t v) { return v > 0 && v <= INT32_MAX; };
+    c.check(std::abs(pads[i]) <= INT32_MAX && std::abs(pads[n + i]) <= INT32_MAX, "pads has ", pads[i], " and ",
+            pads[n + i]);
+    c.check(sane(w.kernel[i]) && sane(w.strides[i]) && sane(w.dilations[i]),
+            "kernel_shape, strides and dilations have ", w.kernel[i], ", ", w.strides[i], " and ", w.dilations[i],
+            " for axis ", i, ", expected 1 or more");
     if (automatic == "NOTSET") w.pads.emplace_back(pads[i], pads[n + i]);
     else if (automatic == "VALID") w.pads.emplace_back(0, 0);
     else

@@ -42,7 +42,7 @@ struct Window {
   /// Returns the number of windows along axis `i` of `size` elements.
   int64_t output_size(size_t i, int64_t size) const;
 };
-/// Reads kernel_shape (or takes `kernel`), strides, dilations, pads and auto_pad for `x`, (batch, channels, spatial...).
+/// Reads kernel_shape (or takes `kernel`), strides, dilations, pads and auto_pad for (batch, channels, spatial...).
 Window window_of(const NodeContext& c, const Shape& x, std::vector<int64_t> kernel = {});
 /// Returns padding in the order of tensor methods: the last axis first.
 Ints pads_last_first(const Pads& pads);

@@ -114,6 +114,7 @@ Values linear_attention(NodeContext& c) {
   const auto split = [&](size_t i, int64_t n) { return split_heads(c, c.tensor(i).cast(dtypes::float32), n); };
   const Tensor q = split(0, heads), k = split(1, own), v = split(2, own);
   const int64_t batch = q.shape(0), time = q.shape(2), key_size = k.shape(3), value_size = v.shape(3);
+  c.check(time > 0 && time <= 1 << 15, "got a sequence of ", time, " steps");
   const bool gated = rule.starts_with("gated"), corrected = rule.ends_with("delta");
   const Tensor decay = gated ? split(4, own) : Tensor();
   const Tensor beta = corrected ? split(5, c.tensor(5).shape(2)) : Tensor();

@@ -9,7 +9,7 @@ namespace tg::onnx {
 namespace {
 
 /// Most iterations of a loop.
-constexpr int64_t kMostIterations = 1 << 20;
+constexpr int64_t kMostIterations = 1 << 16;
 
 Values branch(NodeContext& c) {
   return c.run().call_graph(c.graph(c.integer(0) != 0 ? "then_branch" : "else_branch"), {}, c.frame());
@@ -41,7 +41,7 @@ Value empty_scan(const NodeContext& c, const ValueInfo& info) {
   return Tensor::zeros(s, {.dtype = c.dtype_of(info.type.elem), .device = c.device()});
 }
 
-/// The body takes its number, a condition and the carried values, and gives a condition, the next ones and scan outputs.
+/// The body takes its number, a condition and the carried values; it gives a condition, the next ones, scan outputs.
 Values loop(NodeContext& c) {
   const GraphProto& body = c.graph("body");
   const int64_t limit = c.has(0) ? c.integer(0) : kMostIterations;
@@ -89,6 +89,7 @@ Values scan_rows(const NodeContext& c, Values state, const Tensors& rows, const 
   const GraphProto& body = c.graph("body");
   c.check(!rows.empty(), "got no inputs to scan");
   const int64_t length = rows[0].shape(in[0].axis);
+  c.check(length <= kMostIterations, "the scan has ", length, " steps, more than ", kMostIterations);
   std::vector<Values> scanned(out_as.size());
   for (int64_t t = 0; t < length; t++) {
     Values given = state;

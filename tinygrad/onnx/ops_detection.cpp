@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "tinygrad/onnx/op_helpers.h"
+#include "tinygrad/onnx/node_context.h"
 #include "tinygrad/onnx/operators.h"
 
 namespace tg::onnx {
@@ -36,7 +36,7 @@ Values non_max_suppression(NodeContext& c) {
   const bool by_center = c.attr("center_point_box", int64_t{0}) == 1;
   const auto batches = static_cast<size_t>(scores->shape.at(0)), classes = static_cast<size_t>(scores->shape.at(1)),
              count = static_cast<size_t>(scores->shape.at(2));
-  c.check(boxes->shape == std::vector<int64_t>{scores->shape[0], scores->shape[2], 4},
+  c.check(scores->shape.size() == 3 && boxes->shape == std::vector<int64_t>{scores->shape[0], scores->shape[2], 4},
           "got boxes and scores of different sizes");
   std::vector<int64_t> out;
   for (size_t b = 0; b < batches; b++)
@@ -80,6 +80,9 @@ Corners corners_at(double y, double x, int64_t height, int64_t width) {
           {(1 - ly) * (1 - lx), (1 - ly) * lx, ly * (1 - lx), ly * lx}};
 }
 
+/// Most samples of a region.
+constexpr int64_t kMostSamples = 1 << 22;
+
 /// The samples of all cells of a region; each cell has as many, unused ones weigh nothing.
 struct RegionSamples {
   std::vector<Corners> samples;  ///< cell by cell
@@ -98,9 +101,12 @@ RegionSamples region_samples(const NodeContext& c, const HostArray& rois, size_t
   }
   const double cell_h = h / static_cast<double>(rows), cell_w = w / static_cast<double>(columns);
   const int64_t ratio = c.attr("sampling_ratio", int64_t{0});
-  const int64_t ny = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(cell_h)),
-                nx = ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(cell_w));
-  RegionSamples out{{}, std::max<int64_t>(ny * nx, 0)};
+  const auto cells = [](double size) { return static_cast<int64_t>(std::clamp(std::ceil(size), 0.0, 1e6)); };
+  const int64_t ny = ratio > 0 ? ratio : cells(cell_h), nx = ratio > 0 ? ratio : cells(cell_w);
+  c.check(rows > 0 && columns > 0 && rows < 4096 && columns < 4096 && ny < 4096 && nx < 4096 &&
+              rows * columns * ny * nx < kMostSamples,
+          "a region has ", rows, " x ", columns, " cells of ", ny, " x ", nx, " samples");
+  RegionSamples out{{}, ny * nx};
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < columns; j++)
       for (int64_t a = 0; a < ny; a++)

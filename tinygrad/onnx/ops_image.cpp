@@ -30,6 +30,9 @@ ResizeRules resize_rules(const NodeContext& c) {
   return r;
 }
 
+/// Longest axis that is made: the host computes where each element comes from.
+constexpr int64_t kMostElements = 1 << 22;
+
 /// One axis that is resized.
 struct ResizedAxis {
   int axis;
@@ -185,8 +188,10 @@ std::vector<ResizedAxis> resized_axes(const NodeContext& c, const Shape& s) {
       common = policy == "not_larger" ? std::min(common, a.scale) : std::max(common, a.scale);
     } else {
       a.scale = scales[i];
-      a.to = static_cast<int64_t>(std::floor(static_cast<double>(n) * a.scale));
+      a.to = static_cast<int64_t>(std::clamp(std::floor(static_cast<double>(n) * a.scale), -1.0, 1e15));
     }
+    c.check(std::isfinite(a.scale) && a.scale >= 0 && a.to >= 0 && a.to <= kMostElements && n <= kMostElements, "axis ",
+            axes[i], " of ", n, " elements gets ", a.to);
     if (roi.size() == 2 * axes.size()) {
       a.roi_start = roi[i];
       a.roi_end = roi[i + axes.size()];
@@ -237,7 +242,7 @@ Values grid_sample(NodeContext& c) {
   const std::string padding = c.choice("padding_mode", "zeros", {"zeros", "border", "reflection"});
   const bool corners = c.flag("align_corners");
   const int64_t n = x.ndim() - 2, batch = x.shape(0);
-  c.check(grid.shape(-1) == n, "got a grid of ", grid.shape(-1), " coordinates for ", n, " axes");
+  c.check(n >= 1 && grid.shape(-1) == n, "got a grid of ", grid.shape(-1), " coordinates for ", n, " axes");
   Tensors at;
   for (int64_t i = 0; i < n; i++) {  // the last axis comes first
     const Tensor one = grid.slice(-1, n - 1 - i, n - i).reshape(Shape{batch, 1, -1});
@@ -260,6 +265,8 @@ Values affine_grid(NodeContext& c) {
   const std::vector<int64_t> size = c.ints(1);
   const bool corners = c.flag("align_corners");
   const auto n = static_cast<int64_t>(size.size()) - 2;
+  c.check(n >= 1 && *std::ranges::min_element(size) > 0, "got a size of ", size.size(),
+          " numbers, expected 3 or more above 0");
   Shape sizes(size.begin() + 2, size.end()), out{size[0]};
   Tensors axes;
   for (int64_t i = n - 1; i >= 0; i--) {

@@ -15,6 +15,7 @@ Tensor spread(const NodeContext& c, const Tensor& t, const Tensor& x) {
   const int axis = normal_axis(c.attr("axis", int64_t{1}), x.ndim());
   if (t.ndim() == 1 && x.ndim() >= 1) return along_axis(t, axis, x.ndim());
   const int64_t block = c.attr("block_size", int64_t{0});
+  c.check(t.ndim() == x.ndim() && t.numel() > 0, "got scales of shape ", t.shape(), " for shape ", x.shape());
   const int64_t each = block > 0 ? block : (x.shape(axis) + t.shape(axis) - 1) / t.shape(axis);
   const Tensor repeated = t.repeat_interleave(each, axis);
   return repeated.shape(axis) == x.shape(axis) ? repeated : repeated.slice(axis, 0, x.shape(axis));
@@ -179,6 +180,8 @@ Values matmul_nbits(NodeContext& c) {
   const int64_t block = c.required_int("block_size");
   c.check(bits == 2 || bits == 4 || bits == 8, "attribute bits is ", bits, ", expected 2, 4 or 8");
   c.check(!c.has(4), "input g_idx is not supported");
+  c.check(k > 0 && n > 0 && block > 0 && k <= INT32_MAX && block <= INT32_MAX, "attributes K, N and block_size are ", k,
+          ", ", n, " and ", block);
   const int64_t blocks = (k + block - 1) / block, each = 8 / bits;
   const auto unpacked = [&](const Tensor& bytes, const Shape& to) {  // the first number in the lowest bits
     Tensors parts;

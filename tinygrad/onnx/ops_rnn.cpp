@@ -3,7 +3,7 @@
 #include <cmath>
 #include <functional>
 
-#include "tinygrad/onnx/op_helpers.h"
+#include "tinygrad/onnx/node_context.h"
 #include "tinygrad/onnx/operators.h"
 
 namespace tg::onnx {
@@ -98,6 +98,9 @@ struct Kind {
   Step step;
 };
 
+/// Longest sequence that is unrolled.
+constexpr int64_t kMostSteps = 1 << 15;
+
 /// The steps of one direction: (time, batch, hidden) outputs and the last states.
 struct Walked {
   Tensor outputs;
@@ -106,6 +109,7 @@ struct Walked {
 Walked walk(const NodeContext& c, const Kind& kind, const Cell& cell, const Tensor& x, Tensors state,
             const Tensor& lengths, bool reversed) {
   const int64_t time = x.shape(0);
+  c.check(time > 0 && time <= kMostSteps, "got a sequence of ", time, " steps, expected 1 to ", kMostSteps);
   const Tensor gates = x.linear(cell.input.transpose(), cell.input_bias);  // of all steps at once
   Tensors outputs(static_cast<size_t>(time));
   for (int64_t i = 0; i < time; i++) {

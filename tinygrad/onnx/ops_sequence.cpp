@@ -58,10 +58,12 @@ Values split(NodeContext& c) {
   out.elem = c.value(0).elem();
   Tensors parts;
   if (!c.has(1)) {
+    c.check(x.shape(axis) <= 1 << 16, "got ", x.shape(axis), " parts");
     parts = x.split(1, axis);
     if (!c.flag("keepdims", true))
       for (Tensor& t : parts) t = t.squeeze(axis);
   } else if (const std::vector<int64_t> sizes = c.ints(1); c.value(1).shape().empty()) {
+    c.check(sizes[0] > 0 && x.shape(axis) / sizes[0] <= 1 << 16, "got parts of ", sizes[0]);
     parts = x.split(sizes[0], axis);
   } else {
     parts = x.split(sizes, axis);

@@ -175,7 +175,8 @@ std::vector<int64_t> split_sizes(const NodeContext& c, int64_t n) {
   if (c.opset() >= 13 ? c.has(1) : c.has_attribute("split")) return ints_of(c, "split", 1, 13);
   const int64_t parts =
       c.opset() >= 18 ? c.attr("num_outputs", static_cast<int64_t>(c.outputs())) : static_cast<int64_t>(c.outputs());
-  c.check(parts > 0, "num_outputs is ", parts, ", expected at least 1");
+  c.check(parts > 0 && parts == static_cast<int64_t>(c.outputs()), "num_outputs is ", parts, ", but there are ",
+          c.outputs(), " outputs");
   const int64_t each = (n + parts - 1) / parts;
   std::vector<int64_t> out;
   for (int64_t i = 0; i < parts; i++) out.push_back(std::clamp<int64_t>(n - i * each, 0, each));
@@ -350,7 +351,7 @@ Values depth_to_space(NodeContext& c) {
   const Tensor x = c.tensor(0);
   const int64_t b = c.required_int("blocksize");
   const Shape s = x.shape();
-  c.check(s.size() == 4 && b > 0 && s[1].value() % (b * b) == 0, "got shape ", s, " for blocksize ", b);
+  c.check(s.size() == 4 && b > 0 && b <= 1 << 15 && s[1].value() % (b * b) == 0, "got shape ", s, " for blocksize ", b);
   const int64_t depth = s[1].value() / (b * b);
   const bool columns_first = c.choice("mode", "DCR", {"DCR", "CRD"}) == "DCR";
   const Tensor parts = columns_first ? x.reshape(Shape{s[0], b, b, depth, s[2], s[3]}).permute(0, 3, 4, 1, 5, 2)

@@ -107,6 +107,8 @@ Values mel_weights(NodeContext& c) {
   const DType d = c.dtype_of(static_cast<ElemType>(c.attr("output_datatype", int64_t{1})));
   const auto mel = [](double hz) { return 2595 * std::log10(1 + hz / 700); };
   const auto hertz = [](double m) { return 700 * (std::pow(10, m / 2595) - 1); };
+  c.check(bands > 0 && columns > 0 && rate > 0 && bands < 1 << 16 && columns < 1 << 16, "got ", bands, " bands of ",
+          columns, " frequencies");
   std::vector<int64_t> edges;
   const double from = mel(low), step = (mel(high) - from) / static_cast<double>(bands + 2);
   for (int64_t i = 0; i < bands + 2; i++)

@@ -8,7 +8,7 @@
 #include <memory>
 #include <set>
 
-#include "tinygrad/onnx/op_helpers.h"
+#include "tinygrad/onnx/node_context.h"
 #include "tinygrad/onnx/operators.h"
 
 namespace tg::onnx {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tinygrad/onnx/op_helpers.h"
+#include "tinygrad/onnx/node_context.h"
 #include "tinygrad/onnx/operators.h"
 #include "tinygrad/onnx/run.h"
 

@@ -100,6 +100,8 @@ Tensor leaves(const NodeContext& c, const Forest& f, const Tensor& x) {
 Tensor aggregated(const NodeContext& c, const Forest& f, const Tensor& leaf, const std::string& how, DType d) {
   const bool extreme = how == "MIN" || how == "MAX";
   const double absent = extreme ? (how == "MIN" ? 1 : -1) * std::numeric_limits<float>::max() : 0;
+  c.check(f.targets > 0 && f.targets < 1 << 20 && f.targets * static_cast<int64_t>(f.weights.size()) < 1 << 26, "got ",
+          f.targets, " targets for ", f.weights.size(), " nodes");
   std::vector<double> table;
   for (const auto& weights : f.weights)
     for (int64_t t = 0; t < f.targets; t++) {

@@ -399,6 +399,7 @@ void parse_model_fields(Message m, ModelProto& model) {
 ModelProto parse_model(HostBytes bytes, const std::string& what, const std::filesystem::path& folder) {
   ModelProto model;
   model.bytes = bytes;
+  model.what = what;
   return within([&] { return str("[onnx] ", what); },
                 [&] {
                   Source source{bytes, ExternalData(folder), Budget(bytes.bytes.size())};

@@ -1,4 +1,4 @@
-/// \file The parts of an ONNX file that are used, as plain structs (format: onnx.proto of https://github.com/onnx/onnx).
+/// \file The parts of an ONNX file that are used, as plain structs (format: https://github.com/onnx/onnx, onnx.proto).
 /// Nothing in a file is trusted.
 #pragma once
 #include <cstdint>
@@ -148,7 +148,8 @@ struct ModelProto {
   GraphProto graph;
   std::vector<FunctionProto> functions;
   std::vector<std::pair<std::string_view, std::string_view>> metadata;
-  HostBytes bytes;  ///< of the file: what the views point into
+  HostBytes bytes;   ///< of the file: what the views point into
+  std::string what;  ///< the file, for messages
 };
 
 /// Most levels of graphs inside of graphs and of types inside of types, and most axes of a tensor.
@@ -158,8 +159,8 @@ inline constexpr size_t kMaxAxes = 64;
 inline constexpr size_t kMaxName = 1 << 16;
 
 /// Parses a model. `folder` is where data outside of the file may lie: in it alone, as plain files; empty: nowhere.
-/// FormatError that begins with "[onnx] `what`" and names node and field for bytes that are no such model, that nest too
-/// deeply, or whose data are not where they should be.
+/// FormatError that begins with "[onnx] `what`" and names node and field for bytes that are no such model, that nest
+/// too deeply, or whose data are not where they should be.
 ModelProto parse_model(HostBytes bytes, const std::string& what, const std::filesystem::path& folder = {});
 
 }  // namespace tg::onnx

@@ -13,6 +13,8 @@ namespace {
 
 /// Most functions and graphs that are inside of each other while a model runs.
 constexpr int kMostCalls = 64;
+/// Most nodes that one run executes, those of loops in each iteration.
+constexpr int64_t kMostNodes = 1 << 20;
 
 std::string describe(const Node& n) {
   return str("[onnx] node \"", n.name.substr(0, 80), "\" (", n.domain.empty() ? "" : str(n.domain, "."), n.op,
@@ -30,9 +32,13 @@ template <class F> auto naming(const Node& n, F&& body) {
     return body();
   } catch (const ShapeError& e) { throw ShapeError(text(e)); } catch (const DTypeError& e) {
     throw DTypeError(text(e));
-  } catch (const IndexError& e) { throw IndexError(text(e)); } catch (const ValueError& e) {
-    throw ValueError(text(e));
-  } catch (const FormatError& e) { throw FormatError(text(e)); }
+  } catch (const IndexError& e) { throw IndexError(text(e)); } catch (const OverflowError& e) {
+    throw OverflowError(text(e));
+  } catch (const ValueError& e) { throw ValueError(text(e)); } catch (const FormatError& e) {
+    throw FormatError(text(e));
+  } catch (const std::out_of_range&) {
+    throw FormatError(describe(n) + "an input or attribute has fewer elements than are needed");
+  }
 }
 
 void print_node(size_t number, const Node& n, const Values& inputs, const Values& results) {
@@ -125,6 +131,7 @@ void Run::execute(const GraphPlan& plan, Frame& frame) {
 }
 
 Values Run::execute_node(const Node& node, Frame& frame) {
+  TG_CHECK(FormatError, ++executed_ <= kMostNodes, "is node number ", executed_, " of a run: more than are executed");
   Values inputs;
   for (const std::string_view name : node.inputs) {
     const Value* v = name.empty() ? nullptr : frame.find(name);

@@ -87,6 +87,7 @@ class Run {
   HostReads reads_;
   const Node* stopped_at_ = nullptr;
   int depth_ = 0;
+  int64_t executed_ = 0;
 };
 
 }  // namespace tg::onnx

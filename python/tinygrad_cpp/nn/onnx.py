@@ -59,7 +59,8 @@ class OnnxNode:
   opts: dict[str, Any]
 
 
-def _is_array(x: object) -> bool: return type(x).__module__.partition(".")[0] in ("numpy", "ml_dtypes") and hasattr(x, "dtype")
+def _is_array(x: object) -> bool:
+  return type(x).__module__.partition(".")[0] in ("numpy", "ml_dtypes") and hasattr(x, "dtype")
 def _from_proto(x: Any) -> Any:
   """The array of a TensorProto of the package onnx."""
   from onnx import numpy_helper
