@@ -48,8 +48,8 @@ def attr(name, v):
 
 
 def node(op, inputs, outputs, domain="", **attributes):
-  return pb(*[(1, i) for i in inputs], *[(2, o) for o in outputs], (4, op), *[(5, attr(k, v)) for k, v in attributes.items()],
-            *([(7, domain)] if domain else []))
+  return pb(*[(1, i) for i in inputs], *[(2, o) for o in outputs], (4, op),
+            *[(5, attr(k, v)) for k, v in attributes.items()], *([(7, domain)] if domain else []))
 
 
 def constant(name, a):
@@ -80,7 +80,8 @@ AFFINE = model([node("Mul", ["x", "w"], ["m"]), node("Add", ["m", "w"], ["y"])],
 def test_sources(tmp_path, source):
   path = tmp_path / "m.onnx"
   path.write_bytes(AFFINE)
-  given = {"path": path, "bytes": AFFINE, "stream": path.open("rb"), "tensor": Tensor(AFFINE), "disk": Tensor(path)}[source]
+  given = {"path": path, "bytes": AFFINE, "stream": path.open("rb"), "tensor": Tensor(AFFINE), "disk": Tensor(path)}
+  given = given[source]
   np.testing.assert_array_equal(OnnxRunner(given)({"x": X})["y"].numpy(), X * W + W)
 
 
@@ -106,6 +107,11 @@ def test_arrays_come_in_without_a_copy():
   y = r({"x": x})["y"]
   x[5, 7] = 3
   assert y.numpy()[5, 7] == 3
+
+
+def test_names_that_are_no_text_do_not_break_messages():
+  broken = AFFINE.replace(b"Mul", b"M\xe7l")
+  with pytest.raises(FormatError, match=r"\(M\?l"): OnnxRunner(broken)({"x": X})
 
 
 def test_mistakes():
@@ -155,15 +161,16 @@ def test_debug_prints_nodes(capfd):
 # ---- operators whose meaning depends on the version, against NumPy ----
 def run(nodes, constants=(), version=21, **inputs):
   ins = [value(k, v.shape, v.dtype.name) for k, v in inputs.items()]
-  return OnnxRunner(model(nodes, ins, [value("y", [])[:0] + pb((1, "y"))], [constant(k, v) for k, v in dict(constants).items()],
-                          version))(inputs)["y"].numpy()
+  given = [constant(k, v) for k, v in dict(constants).items()]
+  return OnnxRunner(model(nodes, ins, [pb((1, "y"))], given, version))(inputs)["y"].numpy()
 
 
 def test_softmax_before_13_flattens():
   x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
   e = np.exp(x)
-  np.testing.assert_allclose(run([node("Softmax", ["x"], ["y"])], version=11, x=x), e / e.sum((1, 2), keepdims=True), rtol=1e-5)
-  np.testing.assert_allclose(run([node("Softmax", ["x"], ["y"])], version=13, x=x), e / e.sum(2, keepdims=True), rtol=1e-5)
+  softmax = [node("Softmax", ["x"], ["y"])]
+  np.testing.assert_allclose(run(softmax, version=11, x=x), e / e.sum((1, 2), keepdims=True), rtol=1e-5)
+  np.testing.assert_allclose(run(softmax, version=13, x=x), e / e.sum(2, keepdims=True), rtol=1e-5)
 
 
 def test_axes_became_inputs():
@@ -209,9 +216,10 @@ def test_lstm_of_two_directions_and_lengths():
 
 
 def test_trees_and_labels():
-  trees = [(5, attr("nodes_treeids", [0, 0, 0])), (5, attr("nodes_nodeids", [0, 1, 2])), (5, attr("nodes_featureids", [1, 0, 0])),
-           (5, pb((1, "nodes_values"), (7, struct.pack("<3f", 0.5, 0, 0)), (20, 6))), (5, attr("nodes_truenodeids", [1, 0, 0])),
-           (5, attr("nodes_falsenodeids", [2, 0, 0])),
+  trees = [(5, attr("nodes_treeids", [0, 0, 0])), (5, attr("nodes_nodeids", [0, 1, 2])),
+           (5, attr("nodes_featureids", [1, 0, 0])),
+           (5, pb((1, "nodes_values"), (7, struct.pack("<3f", 0.5, 0, 0)), (20, 6))),
+           (5, attr("nodes_truenodeids", [1, 0, 0])), (5, attr("nodes_falsenodeids", [2, 0, 0])),
            (5, pb((1, "nodes_modes"), (9, "BRANCH_LEQ"), (9, "LEAF"), (9, "LEAF"), (20, 8))),
            (5, attr("target_treeids", [0, 0])), (5, attr("target_nodeids", [1, 2])), (5, attr("target_ids", [0, 0])),
            (5, pb((1, "target_weights"), (7, struct.pack("<2f", 10, 20)), (20, 6))), (5, attr("n_targets", 1))]
@@ -238,6 +246,7 @@ def test_node_tests():
 
 
 def test_the_page_lists_the_operators():
-  out = subprocess.run([sys.executable, ROOT / "tools" / "onnx_operators.py", "--check"], capture_output=True, text=True)
+  tool = ROOT / "tools" / "onnx_operators.py"
+  out = subprocess.run([sys.executable, tool, "--check"], capture_output=True, text=True)
   assert out.returncode == 0, out.stdout + out.stderr
   assert len(_core.onnx_operators()) > 200

@@ -162,13 +162,46 @@ put("onnx", "good_branches", onnx_model(
                   pb((1, "else_branch"), (6, branch("b")), (20, 5)))),
     (11, onnx_value("x", 2)), (11, onnx_value("c", elem=9)), (12, onnx_value("y", 2))))
 put("onnx", "good_types", onnx_model(
-    *affine, (5, pb((1, 3), (2, 22), (8, "int4"), (9, b"\x21\x03"))), (5, pb((1, 2), (2, 10), (5, b"\x80\x78\0"), (8, "half"))),
+    *affine, (5, pb((1, 3), (2, 22), (8, "int4"), (9, b"\x21\x03"))),
+    (5, pb((1, 2), (2, 10), (5, b"\x80\x78\0"), (8, "half"))),
     (5, pb((1, 1), (2, 8), (6, "text"), (8, "texts"))), (5, pb((1, 2), (2, 7), (7, b"\1\2"), (8, "int64"))),
     (5, pb((1, 1), (2, 11), (8, "double"), (10, bytes(8)))),
     (11, pb((1, "sequence"), (2, pb((4, pb((1, pb((1, pb((1, 1)))))))))))))
-put("onnx", "good_attributes", onnx_model(*affine[2:], (1, onnx_node("Any", ["x"], ["y"], *attributes))))
-put("onnx", "good_function", onnx_model((1, onnx_node("F", ["x"], ["y"], domain="own")), (11, onnx_value("x", 2)), (12, onnx_value("y", 2)),
+put("onnx", "good_attributes", onnx_model(*affine[2:], (1, onnx_node("Identity", ["x"], ["y"], *attributes))))
+put("onnx", "good_function", onnx_model(
+    (1, onnx_node("F", ["x"], ["y"], domain="own")), (11, onnx_value("x", 2)), (12, onnx_value("y", 2)),
     more=[(25, pb((1, "F"), (4, "a"), (5, "b"), (7, onnx_node("Relu", ["a"], ["b"])), (9, pb((2, 20))), (10, "own")))]))
+def onnx_ints(name, *v): return pb((1, name), *[(8, i) for i in v], (20, 7))
+def onnx_int(name, v): return pb((1, name), (3, v), (20, 2))
+def onnx_text(name, v): return pb((1, name), (4, v), (20, 3))
+def onnx_floats(name, *v): return onnx_tensor(name, 1, [len(v)], struct.pack(f"<{len(v)}f", *v))
+def onnx_int64s(name, *v): return onnx_tensor(name, 7, [len(v)], struct.pack(f"<{len(v)}q", *v))
+def one_node(name, node, shape, *constants):
+  put("onnx", name, onnx_model((1, node), *[(5, c) for c in constants], (11, onnx_value("x", *shape)),
+                               (12, onnx_value("y"))))
+one_node("good_conv", onnx_node("Conv", ["x", "k"], ["y"], onnx_ints("pads", 1, 1, 1, 1), onnx_ints("strides", 2, 2),
+                                onnx_int("group", 1)), [1, 1, 4, 4], onnx_tensor("k", 1, [1, 1, 2, 2], bytes(16)))
+one_node("good_pool", onnx_node("MaxPool", ["x"], ["y"], onnx_ints("kernel_shape", 2, 2), onnx_int("ceil_mode", 1)),
+         [1, 1, 4, 4])
+one_node("good_resize", onnx_node("Resize", ["x", "", "s"], ["y"], onnx_text("mode", "cubic"),
+                                  onnx_int("antialias", 1)),
+         [1, 1, 4, 4], onnx_floats("s", 1, 1, 2, 0.5))
+one_node("good_slice", onnx_node("Slice", ["x", "a", "b", "c", "d"], ["y"]), [4, 4],
+         *[onnx_int64s(k, v) for k, v in (("a", 3), ("b", 0), ("c", 1), ("d", -1))])
+one_node("good_gather", onnx_node("GatherND", ["x", "i"], ["y"], onnx_int("batch_dims", 1)), [2, 3],
+         onnx_tensor("i", 7, [2, 1], struct.pack("<2q", 0, -1)))
+one_node("good_lstm", onnx_node("LSTM", ["x", "w", "r"], ["y"], onnx_int("hidden_size", 1)), [2, 1, 1],
+         onnx_tensor("w", 1, [1, 4, 1], bytes(16)), onnx_tensor("r", 1, [1, 4, 1], bytes(16)))
+one_node("good_region", onnx_node("RoiAlign", ["x", "r", "b"], ["y"], onnx_int("output_height", 2)), [1, 1, 4, 4],
+         onnx_tensor("r", 1, [1, 4], struct.pack("<4f", 0, 0, 3, 3)), onnx_int64s("b", 0))
+one_node("good_quantized", onnx_node("QuantizeLinear", ["x", "s", "z"], ["y"], onnx_int("axis", 0),
+                                     onnx_int("block_size", 2)),
+         [4, 2], onnx_tensor("s", 1, [2, 2], struct.pack("<4f", 1, 2, 3, 4)), onnx_tensor("z", 3, [2, 2], bytes(4)))
+body = pb((1, onnx_node("Add", ["v", "w"], ["u"])), (1, onnx_node("Identity", ["c"], ["d"])), (2, "body"), (5, weight),
+          (11, onnx_value("i", elem=7)), (11, onnx_value("c", elem=9)), (11, onnx_value("v", 2)),
+          (12, onnx_value("d", elem=9)), (12, onnx_value("u", 2)))
+one_node("good_loop", onnx_node("Loop", ["n", "", "x"], ["y"], pb((1, "body"), (6, body), (20, 5))), [2],
+         onnx_int64s("n", 3))
 put("onnx", "bad_empty", b"")
 put("onnx", "bad_no_graph", pb((1, 9)))
 put("onnx", "bad_wire_type", pb((1, "nine"), (7, pb(*affine))))
@@ -177,7 +210,8 @@ put("onnx", "bad_raw_size", onnx_model(*affine[:3], (5, onnx_tensor("w", 1, [3],
 put("onnx", "bad_element_type", onnx_model(*affine[:3], (5, onnx_tensor("w", 77, [2], bytes(8)))))
 put("onnx", "bad_negative_size", onnx_model(*affine[:3], (5, onnx_tensor("w", 1, [-2], bytes(8)))))
 put("onnx", "bad_huge_dims", onnx_model(*affine[:3], (5, onnx_tensor("w", 1, [1 << 62, 1 << 62], bytes(8)))))
-put("onnx", "bad_outside", onnx_model(*affine[:3], (5, pb((1, 2), (2, 1), (8, "w"), (13, pb((1, "location"), (2, "../w"))), (14, 1)))))
+put("onnx", "bad_outside", onnx_model(*affine[:3], (
+    5, pb((1, 2), (2, 1), (8, "w"), (13, pb((1, "location"), (2, "../w"))), (14, 1)))))
 put("onnx", "bad_twice", onnx_model(*affine, (1, onnx_node("Relu", ["x"], ["y"]))))
 deep = branch("a")
 for _ in range(40): deep = pb((1, onnx_node("If", ["c"], ["y"], pb((1, "then_branch"), (6, deep), (20, 5)))))

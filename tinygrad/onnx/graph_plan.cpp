@@ -44,13 +44,13 @@ GraphPlan plan_graph(const GraphProto& g, const std::string& what) {
   Names wanted, given;
   for (const ValueInfo& v : g.outputs) wanted.insert(v.name);
   for (const ValueInfo& v : g.inputs)
-    TG_CHECK(FormatError, given.insert(v.name).second, "[onnx] ", what, ": input \"", v.name.substr(0, 80),
+    TG_CHECK(FormatError, given.insert(v.name).second, "[onnx] ", what, ": input \"", printable(v.name.substr(0, 80)),
              "\" is there twice");
   for (const Node& n : g.nodes)
     for (const std::string_view name : n.outputs)
       TG_CHECK(FormatError, name.empty() || given.insert(name).second, "[onnx] ", what, ": node \"",
-               n.name.substr(0, 80), "\" (", n.op.substr(0, 80), ") gives \"", name.substr(0, 80),
-               "\", which another node or an input gives already");
+               printable(n.name.substr(0, 80)), "\" (", printable(n.op.substr(0, 80)), ") gives \"",
+               printable(name.substr(0, 80)), "\", which another node or an input gives already");
   return {&g, needed_nodes(g.nodes, std::move(wanted))};
 }
 

@@ -1,6 +1,8 @@
 /// \file Heads of attention and rotated positions.
 #include "tinygrad/onnx/heads.h"
 
+#include "tinygrad/onnx/op_helpers.h"
+
 namespace tg::onnx {
 
 Tensor split_heads(const NodeContext& c, const Tensor& x, int64_t heads) {
@@ -29,7 +31,7 @@ Tensor rotated(const Tensor& x, const Tensor& cos, const Tensor& sin, bool inter
     const Tensor p = part.reshape(pairs), a = p.slice(-1, 0, 1).squeeze(-1), b = p.slice(-1, 1, 2).squeeze(-1);
     out = Tensor::stack({a * cos - b * sin, a * sin + b * cos}, -1).reshape(part.shape());
   } else {
-    const Tensors p = part.chunk(2, -1);
+    const Tensors p = equal_parts(part, 2, -1);
     out = (p[0] * cos - p[1] * sin).cat(p[0] * sin + p[1] * cos, -1);
   }
   return size == whole ? out : out.cat(x.slice(-1, size, whole), -1);

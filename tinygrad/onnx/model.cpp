@@ -95,16 +95,17 @@ Frame folded_frame(const PlannedModel& model, Run& run) {
 void check_shape(const ValueInfo& info, const Shape& shape, std::map<std::string_view, SInt>& named) {
   if (!info.type.shape) return;
   const std::vector<Dimension>& dims = *info.type.shape;
-  TG_CHECK(ShapeError, dims.size() == shape.size(), "[onnx] got shape ", shape, " for input ", info.name, ", expected ",
-           dims.size(), " axes");
+  TG_CHECK(ShapeError, dims.size() == shape.size(), "[onnx] got shape ", shape, " for input ", printable(info.name),
+           ", expected ", dims.size(), " axes");
   for (size_t i = 0; i < dims.size(); i++) {
     if (dims[i].value)
       TG_CHECK(ShapeError, shape[i] == *dims[i].value || shape[i].symbolic(), "[onnx] got shape ", shape, " for input ",
                info.name, ", expected size ", *dims[i].value, " of axis ", i);
     else if (!dims[i].name.empty()) {
       const auto [at, is_new] = named.try_emplace(dims[i].name, shape[i]);
-      TG_CHECK(ShapeError, is_new || at->second == shape[i], "[onnx] got shape ", shape, " for input ", info.name,
-               ", expected size ", at->second, " of axis ", i, ", as ", dims[i].name, " is elsewhere");
+      TG_CHECK(ShapeError, is_new || at->second == shape[i], "[onnx] got shape ", shape, " for input ",
+               printable(info.name), ", expected size ", at->second, " of axis ", i, ", as ", dims[i].name,
+               " is elsewhere");
     }
   }
 }
@@ -113,15 +114,57 @@ void check_shape(const ValueInfo& info, const Shape& shape, std::map<std::string
 Value checked_input(const ValueInfo& info, const Value& v, const RunOptions& options,
                     std::map<std::string_view, SInt>& named) {
   if (info.type.kind != TypeInfo::kTensor || v.is_none()) return v;
-  TG_CHECK(ValueError, !v.sequence(), "[onnx] got a sequence for input ", info.name, ", expected a tensor");
+  TG_CHECK(ValueError, !v.sequence(), "[onnx] got a sequence for input ", printable(info.name), ", expected a tensor");
   check_shape(info, v.shape(), named);
   const Tensor* t = v.tensor();
   const std::optional<DType> d = storage_dtype(info.type.elem);
   if (!t || !d) return v;
   const DType want = info.type.elem == ElemType::kFloat ? options.float_type : *d;
-  return {t->dtype() == want ? *t : t->cast(want), info.type.elem == elem_type_of(want) ? ElemType::kUndefined
-                                                   : info.type.elem == ElemType::kFloat ? ElemType::kUndefined
-                                                                                        : info.type.elem};
+  const bool wider = packed_bits(info.type.elem) != 0 || info.type.elem == ElemType::kFloat8E8M0;
+  return {t->dtype() == want ? *t : t->cast(want), wider ? info.type.elem : ElemType::kUndefined};
+}
+
+/// Returns the frame of a call's inputs, checked.
+Frame input_frame(const Model& m, const RunOptions& options, const Model::NamedValues& inputs) {
+  const GraphProto& graph = m.proto().graph;
+  Frame frame;
+  frame.opsets = &m.proto().opsets;
+  std::map<std::string_view, SInt> named;
+  for (const auto& [name, v] : inputs) {
+    const auto info = std::ranges::find(graph.inputs, name, &ValueInfo::name);
+    TG_CHECK(ValueError, info != graph.inputs.end(), "[onnx] got input \"", name, "\", which the model does not have");
+    frame.values.insert_or_assign(info->name, checked_input(*info, v, options, named));
+  }
+  for (const ValueInfo& v : m.inputs())
+    TG_CHECK(ValueError, frame.values.contains(v.name), "[onnx] got no input \"", printable(v.name), "\" of the model");
+  return frame;
+}
+
+/// Returns whether an input replaces an initializer that others were computed of: in files before version 4 of the
+/// format every initializer is an input as well.
+bool replaces_constant(const ModelProto& m, const Model::NamedValues& inputs) {
+  return m.ir_version < 4 && std::ranges::any_of(
+                                 inputs,
+                                 [&](const auto& named) {
+                                   return std::ranges::find(m.graph.initializers, named.first, &TensorProto::name) !=
+                                          m.graph.initializers.end();
+                                 });
+}
+
+/// Returns the outputs of the graph, or of the node at which the run stopped.
+Model::NamedValues results_of(const GraphProto& graph, const Run& run, const Frame& frame) {
+  Model::NamedValues out;
+  if (const Node* last = run.stopped_at()) {
+    for (const std::string_view name : last->outputs)
+      if (const Value* v = frame.find(name)) out.emplace_back(name, *v);
+    return out;
+  }
+  for (const ValueInfo& v : graph.outputs) {
+    const Value* found = frame.find(v.name);
+    TG_CHECK(FormatError, found, "[onnx] output \"", printable(v.name), "\" is given by nothing");
+    out.emplace_back(v.name, *found);
+  }
+  return out;
 }
 
 }  // namespace
@@ -166,56 +209,32 @@ std::vector<ValueInfo> Model::inputs() const {
 
 Model::NamedValues Model::run(const NamedValues& inputs) const {
   State& state = *state_;
-  const GraphProto& graph = proto().graph;
-  Frame given;
-  given.opsets = &proto().opsets;
-  std::map<std::string_view, SInt> named;
-  for (const auto& [name, v] : inputs) {
-    const auto info = std::ranges::find(graph.inputs, name, &ValueInfo::name);
-    TG_CHECK(ValueError, info != graph.inputs.end(), "[onnx] got input \"", name, "\", which the model does not have");
-    given.values.insert_or_assign(info->name, checked_input(*info, v, state.options, named));
-  }
-  for (const ValueInfo& v : this->inputs())
-    TG_CHECK(ValueError, given.values.contains(v.name), "[onnx] got no input \"", v.name, "\" of the model");
-
+  Frame frame = input_frame(*this, state.options, inputs);
   const std::string signature = signature_of(inputs);
-  std::optional<HostReads> earlier;
+  // A capture computes no constants, and takes what the call before read.
   const bool capturing = JitCore::capturing();
-  const bool whole = state.options.trainable || state.options.limit >= 0;
-  Run run(*state.model, state.options, state.constants, nullptr);
+  const bool whole = state.options.trainable || state.options.limit >= 0 || replaces_constant(proto(), inputs);
+  HostReads earlier;
   const Frame* base = nullptr;
-  Frame unfolded;
   {
     const std::lock_guard hold(state.lock);
     if (const auto at = state.reads.find(signature); at != state.reads.end()) earlier = at->second;
-    if (!whole && !state.folded && !capturing) state.folded = folded_frame(*state.model, run);
+    if (!whole && !state.folded && !capturing) {
+      Run folding(*state.model, state.options, state.constants, nullptr);
+      state.folded = folded_frame(*state.model, folding);
+    }
     if (!whole && state.folded) base = &*state.folded;
   }
-  Run main(*state.model, state.options, state.constants, earlier ? &*earlier : nullptr);
-  if (!base) {
-    unfolded = initial_frame(*state.model, main);
-    base = &unfolded;
-  }
-  given.parent = base;
-  const GraphPlan everything{nullptr, state.model->main().nodes};
-  main.execute(base == &unfolded ? everything : state.model->variable_nodes(), given);
+  Run run(*state.model, state.options, state.constants, &earlier);
+  const Frame initial = base ? Frame() : initial_frame(*state.model, run);
+  frame.parent = base ? base : &initial;
+  run.execute(base ? state.model->variable_nodes() : GraphPlan{nullptr, state.model->main().nodes}, frame);
   if (!capturing) {
     const std::lock_guard hold(state.lock);
     if (state.reads.size() >= kMostSignatures) state.reads.clear();
-    state.reads.insert_or_assign(signature, main.reads());
+    state.reads.insert_or_assign(signature, run.reads());
   }
-  NamedValues out;
-  if (const Node* last = main.stopped_at()) {
-    for (const std::string_view name : last->outputs)
-      if (const Value* v = given.find(name)) out.emplace_back(name, *v);
-    return out;
-  }
-  for (const ValueInfo& v : graph.outputs) {
-    const Value* found = given.find(v.name);
-    TG_CHECK(FormatError, found, "[onnx] output \"", v.name, "\" is given by nothing");
-    out.emplace_back(v.name, *found);
-  }
-  return out;
+  return results_of(proto().graph, run, frame);
 }
 
 std::map<std::string, Tensor> Model::operator()(const std::map<std::string, Tensor>& inputs) const {

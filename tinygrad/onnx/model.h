@@ -25,8 +25,8 @@ struct ModelOptions {
 
 /// A model of an ONNX file. Calls build the expressions of its outputs and compute nothing that does not have to be
 /// known on the host, so that a call inside of a captured function (tensor/jit/jit.h) is a replay. Constants stay in
-/// the mapped file until they are used; what depends on them alone is computed at the first call. Copies share the model;
-/// several threads may call one at once. See docs/onnx.md.
+/// the mapped file until they are used; what depends on them alone is computed at the first call. Copies share the
+/// model; several threads may call one at once. See docs/onnx.md.
 class Model {
  public:
   /// A value by name.

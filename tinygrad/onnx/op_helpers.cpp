@@ -33,6 +33,13 @@ Tensor count_along(int64_t n, int64_t axis, int64_t rank, DType d, const std::st
   return along_axis(Tensor::arange(0, n, 1, {.dtype = d, .device = device}), axis, rank);
 }
 
+Tensors equal_parts(const Tensor& t, int64_t n, int axis) {
+  const int64_t size = t.shape(axis);
+  TG_CHECK(ShapeError, size > 0 && size % n == 0, "got ", size, " elements along axis ", axis, " of shape ", t.shape(),
+           ", expected ", n, " equal parts");
+  return t.split(size / n, axis);
+}
+
 std::vector<int> moved_axis(int64_t rank, int64_t from, int64_t to) {
   std::vector<int> order;
   for (int64_t i = 0; i < rank; i++)

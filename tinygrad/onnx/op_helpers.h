@@ -18,6 +18,8 @@ Tensor along_axis(const Tensor& t, int64_t axis, int64_t rank);
 Tensor count_along(int64_t n, int64_t axis, int64_t rank, DType d, const std::string& device);
 /// Returns a list with an axis moved to another place.
 std::vector<int> moved_axis(int64_t rank, int64_t from, int64_t to);
+/// Returns `n` equal parts of an axis. ShapeError where it has no such parts.
+Tensors equal_parts(const Tensor& t, int64_t n, int axis);
 /// Returns integers as a shape, and sizes as integers.
 Shape shape_of(const std::vector<int64_t>& v);
 /// Returns the product of sizes.

@@ -82,6 +82,9 @@ Values deform_conv(NodeContext& c) {
   const Window w = window_of(c, x.shape(), kernel_of(weight));
   const int64_t groups = c.attr("group", int64_t{1}), moved = c.attr("offset_group", int64_t{1});
   c.check(w.kernel.size() == 2, "got ", w.kernel.size(), " spatial axes, expected 2");
+  c.check(
+      groups > 0 && moved > 0 && x.shape(1) % groups == 0 && x.shape(1) % moved == 0 && weight.shape(0) % groups == 0,
+      "group ", groups, " and offset_group ", moved, " do not divide ", x.shape(1), " channels");
   const int64_t batch = x.shape(0), channels = x.shape(1), kh = w.kernel[0], kw = w.kernel[1], taps = kh * kw;
   const int64_t oh = offset.shape(2), ow = offset.shape(3), each = channels / moved;
   const Tensor shifts = offset.reshape(Shape{batch, moved, taps, 2, oh, ow});
@@ -119,6 +122,10 @@ Values col2im(NodeContext& c) {
   const std::vector<int64_t> pads = c.attr_ints("pads", std::vector<int64_t>(2 * n, 0));
   c.check(block.size() == n && strides.size() == n && dilations.size() == n && pads.size() == 2 * n,
           "image_shape, block_shape and the attributes are of different lengths");
+  const auto sane = [](int64_t v) { return v > 0 && v <= INT32_MAX; };
+  for (const auto* list : {&image, &block, &strides, &dilations})
+    c.check(std::ranges::all_of(*list, sane), "sizes, strides and dilations must be 1 or more");
+  c.check(n > 0 && n <= 8, "got ", n, " spatial axes");
   const int64_t taps = std::accumulate(block.begin(), block.end(), int64_t{1}, std::multiplies<>());
   const int64_t batch = x.shape(0), channels = x.shape(1) / taps;
   // Each window's columns are an input of as many channels; the kernel puts each tap in its place.

@@ -190,8 +190,8 @@ std::vector<ResizedAxis> resized_axes(const NodeContext& c, const Shape& s) {
       a.scale = scales[i];
       a.to = static_cast<int64_t>(std::clamp(std::floor(static_cast<double>(n) * a.scale), -1.0, 1e15));
     }
-    c.check(std::isfinite(a.scale) && a.scale >= 0 && a.to >= 0 && a.to <= kMostElements && n <= kMostElements, "axis ",
-            axes[i], " of ", n, " elements gets ", a.to);
+    c.check(std::isfinite(a.scale) && a.scale >= 0 && a.to >= 0 && a.to <= kMostElements && n > 0 && n <= kMostElements,
+            "axis ", axes[i], " of ", n, " elements gets ", a.to);
     if (roi.size() == 2 * axes.size()) {
       a.roi_start = roi[i];
       a.roi_end = roi[i + axes.size()];

@@ -107,6 +107,7 @@ Values group_query_attention(NodeContext& c) {
     k = c.tensor(1);
     v = c.tensor(2);
   } else {  // side by side in one input
+    c.check(heads > 0 && own > 0 && heads < 4096 && own < 4096, "got ", heads, " and ", own, " heads");
     const int64_t size = q.shape(2) / (heads + 2 * own);
     const Tensors parts = q.split(std::vector<int64_t>{heads * size, own * size, own * size}, 2);
     q = parts[0];

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <functional>
 
-#include "tinygrad/onnx/node_context.h"
+#include "tinygrad/onnx/op_helpers.h"
 #include "tinygrad/onnx/operators.h"
 
 namespace tg::onnx {
@@ -72,8 +72,8 @@ void rnn_step(const NodeContext& c, const Cell& cell, const Tensor& x, Tensors& 
 
 void gru_step(const NodeContext& c, const Cell& cell, const Tensor& x, Tensors& state) {
   const Tensor h = state[0];
-  const Tensors in = x.chunk(3, -1), w = cell.recurrent.chunk(3, 0);
-  const Tensors b = cell.recurrent_bias.defined() ? cell.recurrent_bias.chunk(3, 0) : Tensors(3);
+  const Tensors in = equal_parts(x, 3, -1), w = equal_parts(cell.recurrent, 3, 0);
+  const Tensors b = cell.recurrent_bias.defined() ? equal_parts(cell.recurrent_bias, 3, 0) : Tensors(3);
   const Tensor update = cell.apply(0, in[0] + h.linear(w[0].transpose(), b[0]));
   const Tensor reset = cell.apply(0, in[1] + h.linear(w[1].transpose(), b[1]));
   const Tensor part = c.flag("linear_before_reset") ? reset * h.linear(w[2].transpose(), b[2])
@@ -82,8 +82,9 @@ void gru_step(const NodeContext& c, const Cell& cell, const Tensor& x, Tensors& 
 }
 
 void lstm_step(const NodeContext& c, const Cell& cell, const Tensor& x, Tensors& state) {
-  const Tensors gate = (x + state[0].linear(cell.recurrent.transpose(), cell.recurrent_bias)).chunk(4, -1);  // i o f c
-  const Tensors p = cell.peepholes.defined() ? cell.peepholes.chunk(3, 0) : Tensors(3);
+  // Gates of input, output, forgetting, and the new cell.
+  const Tensors gate = equal_parts(x + state[0].linear(cell.recurrent.transpose(), cell.recurrent_bias), 4, -1);
+  const Tensors p = cell.peepholes.defined() ? equal_parts(cell.peepholes, 3, 0) : Tensors(3);
   const auto seen = [](const Tensor& g, const Tensor& w, const Tensor& s) { return w.defined() ? g + w * s : g; };
   const Tensor in = cell.apply(0, seen(gate[0], p[0], state[1]));
   const Tensor forget = c.flag("input_forget") ? 1 - in : cell.apply(0, seen(gate[2], p[2], state[1]));
@@ -136,7 +137,7 @@ Cell cell_of(const NodeContext& c, const Kind& kind, int64_t d) {
   c.check(w.shape(1) == kind.gates * cell.hidden && r.shape(1) == kind.gates * cell.hidden, "weights have shapes ",
           w.shape(), " and ", r.shape(), ", expected ", kind.gates, " gates of ", cell.hidden);
   if (c.has(3)) {
-    const Tensors b = c.tensor(3)[d].chunk(2, 0);
+    const Tensors b = equal_parts(c.tensor(3)[d], 2, 0);
     cell.input_bias = b[0];
     cell.recurrent_bias = b[1];
   }

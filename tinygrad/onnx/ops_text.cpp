@@ -169,9 +169,10 @@ Pool pool_of(const NodeContext& c) {
 
 /// Counts the grams of one row of words: those whose words are up to max_skip_count words apart.
 void count_grams(const NodeContext& c, const Pool& pool, const Gram& words, std::vector<double>& counts, size_t row) {
-  const int64_t least = c.required_int("min_gram_length"), most = c.required_int("max_gram_length"),
-                skips = c.required_int("max_skip_count");
   const auto size = static_cast<int64_t>(words.size());
+  const int64_t least = std::max<int64_t>(1, c.required_int("min_gram_length")),
+                most = std::min(size, c.required_int("max_gram_length")),
+                skips = std::min(size, c.required_int("max_skip_count"));
   for (int64_t n = least; n <= most; n++)
     for (int64_t step = 1; step <= (n == 1 ? 1 : skips + 1); step++)
       for (int64_t i = 0; i + (n - 1) * step < size; i++) {

@@ -6,6 +6,7 @@
 #include <protozero/pbf_reader.hpp>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/text.h"
 #include "tinygrad/onnx/external_data.h"
 #include "tinygrad/onnx/tensor_data.h"
 
@@ -40,7 +41,7 @@ struct Source {
 template <class W, class F> auto within(W&& where, F&& body) {
   try {
     return body();
-  } catch (const FormatError& e) { throw FormatError(str(where(), ": ", e.what())); }
+  } catch (const FormatError& e) { throw FormatError(printable(str(where(), ": ", e.what()))); }
 }
 
 /// One message: fields with their wire types checked.
@@ -395,6 +396,16 @@ void parse_model_fields(Message m, ModelProto& model) {
 }
 
 }  // namespace
+
+std::string printable(std::string_view text) {
+  std::string out(text);
+  const bool readable = is_utf8(text);
+  for (char& ch : out) {
+    const auto byte = static_cast<unsigned char>(ch);
+    if ((byte < 32 && ch != '\n') || (byte >= 127 && !readable)) ch = '?';
+  }
+  return out;
+}
 
 ModelProto parse_model(HostBytes bytes, const std::string& what, const std::filesystem::path& folder) {
   ModelProto model;

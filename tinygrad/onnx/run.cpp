@@ -26,7 +26,7 @@ std::string describe(const Node& n) {
 template <class F> auto naming(const Node& n, F&& body) {
   const auto text = [&](const Error& e) {
     const std::string_view what = e.what();
-    return what.starts_with("[onnx] node") ? std::string(what) : describe(n) + std::string(what);
+    return printable(what.starts_with("[onnx] node") ? std::string(what) : describe(n) + std::string(what));
   };
   try {
     return body();
@@ -37,7 +37,7 @@ template <class F> auto naming(const Node& n, F&& body) {
   } catch (const ValueError& e) { throw ValueError(text(e)); } catch (const FormatError& e) {
     throw FormatError(text(e));
   } catch (const std::out_of_range&) {
-    throw FormatError(describe(n) + "an input or attribute has fewer elements than are needed");
+    throw FormatError(printable(describe(n)) + "an input or attribute has fewer elements than are needed");
   }
 }
 
