@@ -18,7 +18,8 @@ def compare(got, want, case):
   if isinstance(want, onnx.TensorProto): want = onnx.numpy_helper.to_array(want)
   want, got = np.asarray(want), got.numpy() if hasattr(got, "numpy") else np.asarray(got)
   if got.shape != want.shape: return f"shape {got.shape} for {want.shape}"
-  if want.dtype.kind in "OUS": return "" if got.astype(str).tolist() == want.astype(str).tolist() else f"{got} for {want}"
+  if want.dtype.kind in "OUS":
+    return "" if got.astype(str).tolist() == want.astype(str).tolist() else f"{got} for {want}"
   if got.dtype.kind != want.dtype.kind: return f"type {got.dtype} for {want.dtype}"
   if want.dtype.kind not in "biu": got, want = got.astype(np.float64), want.astype(np.float64)
   close = np.allclose(got, want, rtol=max(case.rtol, 1e-3), atol=max(case.atol, 1e-7), equal_nan=True)

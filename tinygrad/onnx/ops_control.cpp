@@ -9,7 +9,7 @@ namespace tg::onnx {
 namespace {
 
 /// Most iterations of a loop.
-constexpr int64_t kMostIterations = 1 << 16;
+constexpr int64_t kMostIterations = 1 << 14;
 
 Values branch(NodeContext& c) {
   return c.run().call_graph(c.graph(c.integer(0) != 0 ? "then_branch" : "else_branch"), {}, c.frame());

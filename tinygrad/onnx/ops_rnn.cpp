@@ -100,7 +100,7 @@ struct Kind {
 };
 
 /// Longest sequence that is unrolled.
-constexpr int64_t kMostSteps = 1 << 15;
+constexpr int64_t kMostSteps = 1 << 14;
 
 /// The steps of one direction: (time, batch, hidden) outputs and the last states.
 struct Walked {

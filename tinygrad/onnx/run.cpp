@@ -14,7 +14,7 @@ namespace {
 /// Most functions and graphs that are inside of each other while a model runs.
 constexpr int kMostCalls = 64;
 /// Most nodes that one run executes, those of loops in each iteration.
-constexpr int64_t kMostNodes = 1 << 20;
+constexpr int64_t kMostNodes = 1 << 19;
 
 std::string describe(const Node& n) {
   return str("[onnx] node \"", n.name.substr(0, 80), "\" (", n.domain.empty() ? "" : str(n.domain, "."), n.op,
