@@ -111,3 +111,12 @@ def test_scatter_combines_tensors():
   assert x.scatter(0, Tensor(1), Tensor(7.0)).tolist() == [1, 7, 3]
   assert x.gather(0, Tensor(1)).item() == 2 and Tensor(5.0).gather(0, Tensor([0, 0])).tolist() == [5, 5]
   assert Tensor(5.0).topk(1)[0].item() == 5
+
+
+def test_numbers_of_numpy_have_storage():
+  """An array without axes is data: it may be an argument of a captured function."""
+  for v in (np.int64(3), np.float32(2.5), np.array(7, dtype=np.uint8)):
+    t = Tensor(v).realize()
+    assert t.shape == () and t.dtype.fmt == np.asarray(v).dtype.char.replace("l", "q") and t.item() == v
+  double = TinyJit(lambda x: (x * 2).realize())
+  for i in range(5): assert double(Tensor(np.int64(i)).realize()).item() == 2 * i

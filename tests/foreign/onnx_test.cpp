@@ -280,6 +280,24 @@ TEST(Onnx, ReasonsOfRefusal) {
               ThrowsMessage<FormatError>(HasSubstr("gives \"y\", which another node or an input gives already")));
 }
 
+TEST(Onnx, AttributesAndShapesOutsideOfTheirDomainAreRefused) {
+  const auto call = [](const PbMessage& node, const std::vector<PbMessage>& constants) {
+    const OnnxGraph g{{node}, constants, {onnx_value("x", {2, 2})}, {onnx_value("y", {})}};
+    return [m = load(g)] { m(Tensor::ones(2, 2)); };
+  };
+  const PbMessage blocks = onnx_tensor<int64_t>("b", 7, {1}, {0}), image = onnx_tensor<int64_t>("i", 7, {1}, {4});
+  EXPECT_THAT(call(onnx_node("Col2Im", {"x", "i", "b"}, {"y"}), {image, blocks}),
+              ThrowsMessage<FormatError>(HasSubstr("strides and dilations must be 1 or more")));
+  const PbMessage index = onnx_tensor<int64_t>("n", 7, {1, 3}, {0, 0, 0}),
+                  update = onnx_tensor<float>("u", 1, {1}, {1});
+  EXPECT_THAT(call(onnx_node("ScatterND", {"x", "n", "u"}, {"y"}), {index, update}),
+              ThrowsMessage<ShapeError>(HasSubstr("got axes 0 to 3 of shape (2, 2)")));
+  EXPECT_THAT(call(onnx_node("Resize", {"x", "", "s"}, {"y"}), {onnx_tensor<float>("s", 1, {2}, {1e9F, 1})}),
+              ThrowsMessage<FormatError>(HasSubstr("axis 0 of 2 elements gets")));
+  EXPECT_THAT(call(onnx_node("DepthToSpace", {"x"}, {"y"}, {onnx_attribute("blocksize", int64_t{0})}), {}),
+              ThrowsMessage<FormatError>(HasSubstr("for blocksize 0")));
+}
+
 TEST(Onnx, EveryOperatorHasOneRowForAVersion) {
   const std::vector<onnx::OperatorRow> rows = onnx::all_operators();
   EXPECT_GT(rows.size(), 200u);

@@ -16,6 +16,7 @@ DType wide_float(DType d) { return d == dtypes::float64 ? d : dtypes::float32; }
 Shape shape_of(const std::vector<int64_t>& v) { return Shape{std::span<const int64_t>(v)}; }
 
 SInt product(const Shape& s, size_t from, size_t to) {
+  TG_CHECK(ShapeError, from <= to && to <= s.size(), "got axes ", from, " to ", to, " of shape ", s);
   const Shape part(s.begin() + static_cast<long>(from), s.begin() + static_cast<long>(to));
   if (!part.symbolic()) return part.numel();
   SInt n = 1;

@@ -22,7 +22,7 @@ std::vector<int> moved_axis(int64_t rank, int64_t from, int64_t to);
 Tensors equal_parts(const Tensor& t, int64_t n, int axis);
 /// Returns integers as a shape, and sizes as integers.
 Shape shape_of(const std::vector<int64_t>& v);
-/// Returns the product of sizes.
+/// Returns the product of sizes [from, to). ShapeError where there are fewer. Symbolic ones need an open GraphScope.
 SInt product(const Shape& s, size_t from, size_t to);
 /// Returns the smallest and the largest value of an integer element type, also of one that is stored wider.
 std::pair<int64_t, int64_t> integer_range(ElemType t);

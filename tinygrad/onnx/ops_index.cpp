@@ -68,7 +68,7 @@ Values gather_elements(NodeContext& c) {
 /// Returns the numbers of rows that tuples of indices name, in the axes after the first `lead`.
 Tensor row_numbers(const NodeContext& c, const Tensor& index, const Shape& s, int64_t lead) {
   const int64_t k = index.shape(-1);
-  c.check(lead + k <= static_cast<int64_t>(s.size()), "indices of ", k, " numbers for shape ", s);
+  c.check(lead >= 0 && lead + k <= static_cast<int64_t>(s.size()), "indices of ", k, " numbers for shape ", s);
   Tensor out = Tensor::zeros(Shape{}, {.dtype = dtypes::int64, .device = c.device()});
   for (int64_t i = 0; i < k; i++) {
     const int64_t n = s[static_cast<size_t>(lead + i)].value();
