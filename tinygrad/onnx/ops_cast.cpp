@@ -30,7 +30,7 @@ StringArray texts_of(const HostArray& h) {
 }
 
 /// Parses a number as XML Schema writes it: also INF and NaN.
-double parsed(const NodeContext& c, const std::string& text) {
+double parsed(const std::string& text) {
   size_t from = text.find_first_not_of(' ');
   if (from != std::string::npos && text[from] == '+') from++;
   std::string body = from == std::string::npos ? "" : text.substr(from, text.find_last_not_of(' ') + 1 - from);
@@ -39,14 +39,13 @@ double parsed(const NodeContext& c, const std::string& text) {
   const auto [end, error] = std::from_chars(body.data(), body.data() + body.size(), v);
   TG_CHECK(ValueError, error == std::errc() && end == body.data() + body.size(), "got text \"", text.substr(0, 32),
            "\", expected a number");
-  static_cast<void>(c);
   return v;
 }
 
-Value parsed_texts(const NodeContext& c, const StringArray& s, DType d) {
+Value parsed_texts(const StringArray& s, DType d) {
   auto out = std::make_shared<HostArray>(d, s.shape);
   for (const std::string& text : s.texts) {
-    const double v = parsed(c, text);
+    const double v = parsed(text);
     if (d.is_float()) out->floats.push_back(truncate_float(v, d));
     else out->ints.emplace_back(static_cast<int64_t>(v));
   }
@@ -56,7 +55,7 @@ Value parsed_texts(const NodeContext& c, const StringArray& s, DType d) {
 Value converted(const NodeContext& c, const Value& v, ElemType to) {
   if (to == ElemType::kString) return v.strings() ? v : Value(texts_of(*c.data(0)));
   const DType d = c.dtype_of(to);
-  if (v.strings()) return parsed_texts(c, *v.strings(), d);
+  if (v.strings()) return parsed_texts(*v.strings(), d);
   const bool plain = packed_bits(to) == 0 && to != ElemType::kFloat8E8M0;
   if (const HostArray* h = v.host(); h && plain)
     if (HostRef out = host_cast(*h, d)) return out;
