@@ -250,3 +250,14 @@ def test_the_page_lists_the_operators():
   out = subprocess.run([sys.executable, tool, "--check"], capture_output=True, text=True)
   assert out.returncode == 0, out.stdout + out.stderr
   assert len(_core.onnx_operators()) > 200
+
+
+def test_a_limit_returns_the_outputs_of_a_node(monkeypatch):
+  from tinygrad_cpp.helpers import getenv
+  r = OnnxRunner(AFFINE)
+  monkeypatch.setenv("ONNXLIMIT", "0")
+  getenv.cache_clear()
+  np.testing.assert_array_equal(r({"x": X})["m"].numpy(), X * W)
+  monkeypatch.delenv("ONNXLIMIT")
+  getenv.cache_clear()
+  assert list(r({"x": X})) == ["y"]

@@ -61,7 +61,8 @@ class Model {
   /// Returns the float constants by name: all of a model that is trainable, of others those that are no literals.
   nn::StateDict parameters() const;
 
-  /// Prints each node while it runs (`trace`), and ends a run after node number `limit`, whose outputs it returns.
+  /// Prints each node while it runs (`trace`), and ends a run after node number `limit`, whose outputs it returns. No
+  /// other thread may be calling the model.
   void debug(bool trace, int64_t limit = -1);
 
  private:

@@ -118,7 +118,7 @@ class OnnxRunner:
       self._model = _core.OnnxModel.from_buffer(model_path.read(), **options)
     else:
       self._model = _core.OnnxModel.from_file(os.fspath(model_path), **options)
-    self._device = device or ""
+    self._device, self._debug = device or "", (False, -1)
     self.graph_inputs = {name: self._spec(*info) for name, info in self._model.inputs().items()}
     self.graph_outputs = tuple(self._model.outputs())
 
@@ -180,7 +180,10 @@ class OnnxRunner:
     floats, 4-bit numbers) are arrays of ml_dtypes, if that is installed.
     debug (DEBUGONNX): prints each node; ONNXLIMIT: the number of the last node, whose outputs are returned."""
     level = getenv("DEBUGONNX", 0) if debug is None else debug
-    self._model.debug(level >= 1, getenv("ONNXLIMIT", -1))
+    wanted = (level >= 1, getenv("ONNXLIMIT", -1))
+    if wanted != self._debug:  # rarely: threads may call one model at once
+      self._model.debug(*wanted)
+      self._debug = wanted
     arrays = bool(inputs) and not any(isinstance(v, Tensor) for v in inputs.values())
     got = self._model.run({name: self._given(name, v) for name, v in inputs.items()}, self._device)
     return {name: self._result(v, arrays) for name, v in got.items()}
