@@ -2,6 +2,7 @@
 #include "tinygrad/onnx/op_helpers.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tg::onnx {
 
@@ -126,6 +127,11 @@ Value cast_value(const Tensor& t, ElemType to, DType stored, bool saturate, cons
   if (!saturate) return overflowed(t, t.cast(stored), stored);
   const double most = stored == dtypes::fp8e4m3 ? 448 : stored == dtypes::fp8e4m3fnuz ? 240 : 57344;
   return t.clamp(Tensor(-most), Tensor(most)).cast(stored);  // infinities as well
+}
+
+int64_t whole(double v) {
+  constexpr double kMost = 0x1p60;
+  return std::isnan(v) ? 0 : static_cast<int64_t>(std::clamp(v, -kMost, kMost));
 }
 
 std::optional<double> known_number(const Value& v) {

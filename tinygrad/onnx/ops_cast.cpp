@@ -47,7 +47,7 @@ Value parsed_texts(const StringArray& s, DType d) {
   for (const std::string& text : s.texts) {
     const double v = parsed(text);
     if (d.is_float()) out->floats.push_back(truncate_float(v, d));
-    else out->ints.emplace_back(static_cast<int64_t>(v));
+    else out->ints.emplace_back(whole(v));
   }
   return HostRef(out);
 }

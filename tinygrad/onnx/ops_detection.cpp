@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "tinygrad/onnx/node_context.h"
+#include "tinygrad/onnx/op_helpers.h"
 #include "tinygrad/onnx/operators.h"
 
 namespace tg::onnx {
@@ -69,7 +70,7 @@ Corners corners_at(double y, double x, int64_t height, int64_t width) {
   y = std::max(y, 0.0);
   x = std::max(x, 0.0);
   const auto low = [](double& v, int64_t n) {
-    const auto i = std::min(static_cast<int64_t>(v), n - 1);
+    const auto i = std::min(whole(v), n - 1);
     if (i == n - 1) v = static_cast<double>(i);
     return i;
   };
@@ -101,7 +102,7 @@ RegionSamples region_samples(const NodeContext& c, const HostArray& rois, size_t
   }
   const double cell_h = h / static_cast<double>(rows), cell_w = w / static_cast<double>(columns);
   const int64_t ratio = c.attr("sampling_ratio", int64_t{0});
-  const auto cells = [](double size) { return static_cast<int64_t>(std::clamp(std::ceil(size), 0.0, 1e6)); };
+  const auto cells = [](double size) { return std::max(whole(std::ceil(size)), int64_t{0}); };
   const int64_t ny = ratio > 0 ? ratio : cells(cell_h), nx = ratio > 0 ? ratio : cells(cell_w);
   c.check(rows > 0 && columns > 0 && rows < 4096 && columns < 4096 && ny < 4096 && nx < 4096 &&
               rows * columns * ny * nx < kMostSamples,

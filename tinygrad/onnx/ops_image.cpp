@@ -84,8 +84,8 @@ void add_taps(const ResizeRules& r, const ResizedAxis& a, double x, Filter& f) {
   const bool linear = r.mode == "linear";
   const double scale = r.antialias ? std::min(a.scale, 1.0) : 1.0, reach = (linear ? 1 : 2) / scale;
   // Elements from here on can have a weight; of two at the same distance the lower one counts.
-  const auto base = static_cast<int64_t>(std::ceil(x)) - 1;
-  const auto first = static_cast<int64_t>(std::floor(-reach)) + 1;
+  const auto base = whole(std::ceil(x)) - 1;
+  const auto first = whole(std::floor(-reach)) + 1;
   const auto count = static_cast<size_t>(2 - 2 * first);
   f.taps = count;
   std::vector<double> weights;
@@ -112,7 +112,7 @@ Filter filter_of(const NodeContext& c, const ResizeRules& r, const ResizedAxis& 
       continue;
     }
     f.taps = 1;
-    f.index.push_back(std::clamp<int64_t>(static_cast<int64_t>(nearest_of(c, r.nearest, x)), 0, a.from - 1));
+    f.index.push_back(std::clamp<int64_t>(whole(nearest_of(c, r.nearest, x)), 0, a.from - 1));
     f.weight.push_back(1);
   }
   return f;
@@ -188,7 +188,7 @@ std::vector<ResizedAxis> resized_axes(const NodeContext& c, const Shape& s) {
       common = policy == "not_larger" ? std::min(common, a.scale) : std::max(common, a.scale);
     } else {
       a.scale = scales[i];
-      a.to = static_cast<int64_t>(std::clamp(std::floor(static_cast<double>(n) * a.scale), -1.0, 1e15));
+      a.to = whole(std::floor(static_cast<double>(n) * a.scale));
     }
     c.check(std::isfinite(a.scale) && a.scale >= 0 && a.to >= 0 && a.to <= kMostElements && n > 0 && n <= kMostElements,
             "axis ", axes[i], " of ", n, " elements gets ", a.to);
@@ -201,7 +201,7 @@ std::vector<ResizedAxis> resized_axes(const NodeContext& c, const Shape& s) {
   if (policy != "stretch" && !sizes.empty())
     for (ResizedAxis& a : out) {
       a.scale = common;
-      a.to = static_cast<int64_t>(std::floor(common * static_cast<double>(a.from) + 0.5));
+      a.to = whole(std::floor(common * static_cast<double>(a.from) + 0.5));
     }
   return out;
 }

@@ -297,7 +297,7 @@ Values range(NodeContext& c) {
   if (d.is_float()) {
     const double from = c.number(0), to = c.number(1), step = c.number(2);
     TG_CHECK(ValueError, step != 0, "got a step of 0");
-    const auto n = static_cast<int64_t>(std::max(0.0, std::ceil((to - from) / step)));
+    const auto n = std::max(whole(std::ceil((to - from) / step)), int64_t{0});
     const Tensor k = Tensor::arange(0, n, 1, {.dtype = wide_float(d), .device = c.device()});
     return {(k * step + from).cast(d)};
   }
@@ -408,7 +408,7 @@ Values pad(NodeContext& c) {
   if (!c.has(2)) return {x.pad(amounts)};
   if (const std::optional<double> v = known_number(c.value(2)))
     return {x.is_floating_point() ? x.pad(amounts, {.value = *v}).cast(x.dtype())
-                                  : x.pad(amounts, {.value = static_cast<int64_t>(*v)}).cast(x.dtype())};
+                                  : x.pad(amounts, {.value = whole(*v)}).cast(x.dtype())};
   const Tensor inside = Tensor::ones(x.shape(), {.dtype = dtypes::bool_, .device = c.device()}).pad(amounts);
   return {inside.where(x.pad(amounts), c.tensor(2).reshape(Shape{}))};
 }

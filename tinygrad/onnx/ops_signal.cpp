@@ -112,14 +112,15 @@ Values mel_weights(NodeContext& c) {
   std::vector<int64_t> edges;
   const double from = mel(low), step = (mel(high) - from) / static_cast<double>(bands + 2);
   for (int64_t i = 0; i < bands + 2; i++)
-    edges.push_back(static_cast<int64_t>(std::floor(
-        static_cast<double>(length + 1) * hertz(static_cast<double>(i) * step + from) / static_cast<double>(rate))));
+    edges.push_back(whole(std::floor(static_cast<double>(length + 1) * hertz(static_cast<double>(i) * step + from) /
+                                     static_cast<double>(rate))));
   std::vector<double> out(static_cast<size_t>(columns * bands), 0);
   const auto at = [&](int64_t row, int64_t band) -> double& { return out.at(static_cast<size_t>(row * bands + band)); };
   for (int64_t b = 0; b < bands; b++) {
     const int64_t lower = edges[static_cast<size_t>(b)], center = edges[static_cast<size_t>(b) + 1],
                   upper = edges[static_cast<size_t>(b) + 2];
-    c.check(lower >= 0 && upper <= columns, "the edges of the bands are outside of the spectrum");
+    c.check(lower >= 0 && upper <= columns && (center > lower || center < columns),
+            "the edges of the bands are outside of the spectrum");
     if (center == lower) at(center, b) = 1;
     else
       for (int64_t j = lower; j <= center; j++)

@@ -287,7 +287,7 @@ Values ensemble(NodeContext& c) {
                    {},
                    {},
                    {}};
-  for (const double v : tensor_numbers(c, "nodes_modes")) r.modes.push_back(static_cast<int64_t>(v));
+  for (const double v : tensor_numbers(c, "nodes_modes")) r.modes.push_back(whole(v));
   const size_t n = r.features.size();
   c.check(r.yes.size() == n && r.no.size() == n && r.yes_leaf.size() == n && r.no_leaf.size() == n &&
               r.modes.size() == n && r.splits.size() == n && r.leaf_targets.size() == r.leaf_weights.size(),
