@@ -31,8 +31,8 @@ Value saturated(const Tensor& t, ElemType to);
 /// Converts floats or integers to an element type as Cast does; `saturate` and `round_mode` are its attributes.
 Value cast_value(const Tensor& t, ElemType to, DType stored, bool saturate = true,
                  const std::string& round_mode = "up");
-/// Returns a number without its fraction. Files may have any: those beyond 2^60 become 2^60, to which sizes can be added,
-/// and NaN 0.
+/// Returns a number without its fraction. Files may have any: those beyond 2^60 become 2^60, to which sizes can be
+/// added, and NaN becomes 0.
 int64_t whole(double v);
 /// Returns the number in a scalar that is known on the host, else nothing.
 std::optional<double> known_number(const Value& v);
