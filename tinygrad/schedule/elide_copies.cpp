@@ -8,6 +8,7 @@
 
 #include "tinygrad/base/contains.h"
 #include "tinygrad/schedule/loop_match.h"
+#include "tinygrad/schedule/state_counts.h"
 
 namespace tg {
 namespace {
@@ -15,13 +16,7 @@ using Renaming = std::vector<std::pair<UOp, UOp>>;
 
 class CopyElision {
  public:
-  explicit CopyElision(StepGraph& g)
-      : g_(g), children_(static_cast<size_t>(g.states()), 0), states_(g.buffers().size(), 0) {
-    for (StateId s = 0; s < g.states(); s++) {
-      at(states_, g.state(s).buffer)++;
-      if (g.state(s).parent >= 0) at(children_, g.state(s).parent)++;
-    }
-  }
+  explicit CopyElision(StepGraph& g) : g_(g), counts_(g) {}
   void run() {
     for (StepId i = 0; i < g_.steps(); i++) elide(i);
   }
@@ -66,11 +61,7 @@ class CopyElision {
     return alike && to.kind != ScheduleBuffer::kInput ? producer : -1;
   }
   /// Returns true where a step alone writes a buffer that holds nothing else before or after.
-  bool makes_new_memory(StepId i) const {
-    const StateId after = g_.written(i), before = g_.step(i).parent;
-    return after >= 0 && before >= 0 && at(states_, g_.step(i).buffer) == 2 && g_.state(after).parent == before &&
-           g_.state(before).parent < 0 && g_.readers(before).empty() && at(children_, after) == 0;
-  }
+  bool makes_new_memory(StepId i) const { return counts_.fills_new_memory(i) && counts_.children(g_.written(i)) == 0; }
   /// Returns what each loop of the copy is called in the step `from`; nullopt unless its loops are those, in any order.
   std::optional<Renaming> loops_of_copy(StepId copy, const KernelStep& from) const {
     const KernelStep& k = *g_.kernel(copy);
@@ -102,8 +93,7 @@ class CopyElision {
   }
 
   StepGraph& g_;
-  std::vector<int32_t> children_;  // by state
-  std::vector<int32_t> states_;    // by buffer: their number
+  StateCounts counts_;
 };
 }  // namespace
 

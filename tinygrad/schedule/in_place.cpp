@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "tinygrad/base/contains.h"
+#include "tinygrad/schedule/state_counts.h"
 #include "tinygrad/uop/facts.h"
 
 namespace tg {
@@ -28,15 +29,7 @@ bool stores_each_once(const KernelStep& s, const ScheduleBuffer& b) {
 
 class InPlace {
  public:
-  explicit InPlace(StepGraph& g)
-      : g_(g),
-        children_(static_cast<size_t>(g.states()), 0),
-        states_(g.buffers().size(), 0),
-        memory_(g.buffers().size()) {
-    for (StateId s = 0; s < g.states(); s++) {
-      at(states_, g.state(s).buffer)++;
-      if (g.state(s).parent >= 0) at(children_, g.state(s).parent)++;
-    }
+  explicit InPlace(StepGraph& g) : g_(g), counts_(g), memory_(g.buffers().size()) {
     std::iota(memory_.begin(), memory_.end(), 0);
   }
   void run() {
@@ -53,28 +46,24 @@ class InPlace {
   /// Lets a step store into the first of its inputs that allows it.
   void update(StepId i) {
     const KernelStep* k = g_.kernel(i);
-    const StateId after = g_.written(i), before = g_.step(i).parent;
-    if (!k || after < 0) return;
+    if (!k || !counts_.fills_new_memory(i)) return;
     const BufferId out = memory_of(g_.step(i).buffer);
     const ScheduleBuffer& o = g_.buffer(out);
-    // New memory with these two states, before the step and after it.
-    if (o.kind == ScheduleBuffer::kInput || at(states_, g_.step(i).buffer) != 2 || g_.state(after).parent != before ||
-        g_.state(before).parent >= 0 || !g_.readers(before).empty() || reduces(*k) || !stores_each_once(*k, o))
-      return;
+    if (o.kind == ScheduleBuffer::kInput || reduces(*k) || !stores_each_once(*k, o)) return;
     for (StateId read : g_.reads(i)) {
       const BufferId in = memory_of(g_.state(read).buffer);
       if (!dies_in(read, g_.buffer(in)) || !is_alike(g_.buffer(in), o) || !reads_where_it_stores(*k, read)) continue;
       if (o.kind == ScheduleBuffer::kOutput) at(memory_, in) = out;
       else at(memory_, out) = in;
       g_.start_from(i, read);
-      at(children_, read)++;
+      counts_.add_child(read);
       return;
     }
   }
   /// Returns true for an intermediate result that one step alone reads and nobody overwrites.
   bool dies_in(StateId s, const ScheduleBuffer& memory) const {
     return memory.kind == ScheduleBuffer::kInternal && g_.state(s).parent >= 0 && g_.readers(s).size() == 1 &&
-           at(children_, s) == 0;
+           counts_.children(s) == 0;
   }
   static bool is_alike(const ScheduleBuffer& a, const ScheduleBuffer& b) {
     return a.dtype == b.dtype && a.size == b.size && a.device == b.device;
@@ -87,9 +76,8 @@ class InPlace {
   }
 
   StepGraph& g_;
-  std::vector<int32_t> children_;  // by state
-  std::vector<int32_t> states_;    // by buffer: their number
-  std::vector<BufferId> memory_;   // by buffer: the one that stands for it, or one that leads there
+  StateCounts counts_;
+  std::vector<BufferId> memory_;  // by buffer: the one that stands for it, or one that leads there
 };
 }  // namespace
 
