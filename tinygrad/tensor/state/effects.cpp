@@ -413,11 +413,15 @@ class PendingFlush {
   }
 
   /// Counts a reference to a view of memory; of one that was counted before those to its sources have been, too.
-  static void count_reference(UOp u, std::unordered_map<UOp, uint32_t>& references) {
-    if (references[u]++ > 0) return;
-    if (u.in(kViewOps)) count_reference(u.src(0), references);
-    else if (u.is(Ops::MSTACK))
-      for (UOp s : u.srcs()) count_reference(s, references);
+  static void count_reference(UOp view, std::unordered_map<UOp, uint32_t>& references) {
+    UOps stack{view};
+    while (!stack.empty()) {
+      const UOp u = stack.back();
+      stack.pop_back();
+      if (references[u]++ > 0) continue;
+      if (u.in(kViewOps)) stack.push_back(u.src(0));
+      else if (u.is(Ops::MSTACK)) stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
+    }
   }
 
   /// Finds the nodes of the memory; returns those of which one is seen under several.
