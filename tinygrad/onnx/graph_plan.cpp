@@ -61,6 +61,10 @@ GraphPlan plan_function(const FunctionProto& f) {
 }  // namespace
 
 PlannedModel::PlannedModel(ModelProto model) : proto_(std::move(model)) {
+  Names initialized;
+  for (const TensorProto& t : proto_.graph.initializers) initialized.insert(t.name);
+  for (const ValueInfo& v : proto_.graph.inputs)
+    if (!initialized.contains(v.name)) inputs_.push_back(v);
   main_ = plan_graph(proto_.graph, proto_.what);
   plan_subgraphs(main_.nodes);
   for (const FunctionProto& f : proto_.functions) {

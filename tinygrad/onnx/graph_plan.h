@@ -24,6 +24,8 @@ class PlannedModel {
   PlannedModel(const PlannedModel&) = delete;
 
   const ModelProto& proto() const { return proto_; }
+  /// The inputs of the main graph that are no initializers: what a call needs.
+  const std::vector<ValueInfo>& inputs() const { return inputs_; }
   const GraphPlan& main() const { return main_; }
   const GraphPlan& plan_of(const GraphProto& g) const { return graphs_.at(&g); }
   const GraphPlan& plan_of(const FunctionProto& f) const { return functions_.at(&f); }
@@ -39,6 +41,7 @@ class PlannedModel {
   void find_constants();
 
   ModelProto proto_;
+  std::vector<ValueInfo> inputs_;
   GraphPlan main_, variable_;
   std::vector<const Node*> constant_;
   std::unordered_map<const GraphProto*, GraphPlan> graphs_;

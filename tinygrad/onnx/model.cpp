@@ -199,13 +199,7 @@ Model Model::from_stream(std::istream& in, const ModelOptions& o) {
 const ModelProto& Model::proto() const { return state_->model->proto(); }
 const std::vector<ValueInfo>& Model::outputs() const { return proto().graph.outputs; }
 
-std::vector<ValueInfo> Model::inputs() const {
-  const GraphProto& g = proto().graph;
-  std::vector<ValueInfo> out;
-  for (const ValueInfo& v : g.inputs)
-    if (std::ranges::find(g.initializers, v.name, &TensorProto::name) == g.initializers.end()) out.push_back(v);
-  return out;
-}
+const std::vector<ValueInfo>& Model::inputs() const { return state_->model->inputs(); }
 
 Model::NamedValues Model::run(const NamedValues& inputs) const {
   State& state = *state_;

@@ -42,7 +42,7 @@ class Model {
 
   /// Returns the inputs a call needs, and the outputs it gives, in the order of the file. Sizes may be names: equal
   /// names are equal sizes.
-  std::vector<ValueInfo> inputs() const;
+  const std::vector<ValueInfo>& inputs() const;
   const std::vector<ValueInfo>& outputs() const;
   /// Returns what the file says of itself: its graph, texts and versions. Valid as long as the model.
   const ModelProto& proto() const;

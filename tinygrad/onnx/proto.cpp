@@ -72,30 +72,12 @@ class Message {
     expect(Wire::fixed32);
     return reader_.get_float();
   }
-  /// Appends one value, or the packed values, of a repeated field of varints.
   template <class T> void integers(std::vector<T>& out) {
-    if (reader_.wire_type() == Wire::varint) {
-      push(out, static_cast<T>(reader_.get_int64()));
-      return;
-    }
-    expect(Wire::length_delimited);
-    for (const int64_t v : reader_.get_packed_int64()) push(out, static_cast<T>(v));
+    repeated(out, Wire::varint, &Reader::get_int64, &Reader::get_packed_int64);
   }
-  void floats(std::vector<float>& out) {
-    if (reader_.wire_type() == Wire::fixed32) {
-      push(out, reader_.get_float());
-      return;
-    }
-    expect(Wire::length_delimited);
-    for (const float v : reader_.get_packed_float()) push(out, v);
-  }
+  void floats(std::vector<float>& out) { repeated(out, Wire::fixed32, &Reader::get_float, &Reader::get_packed_float); }
   void doubles(std::vector<double>& out) {
-    if (reader_.wire_type() == Wire::fixed64) {
-      push(out, reader_.get_double());
-      return;
-    }
-    expect(Wire::length_delimited);
-    for (const double v : reader_.get_packed_double()) push(out, v);
+    repeated(out, Wire::fixed64, &Reader::get_double, &Reader::get_packed_double);
   }
   /// Appends an entry of a repeated field and pays for it.
   template <class T> T& push(std::vector<T>& out, T v) {
@@ -104,6 +86,16 @@ class Message {
   }
 
  private:
+  using Reader = protozero::pbf_reader;
+  /// Appends one value, or the packed values, of a repeated field.
+  template <class T, class One, class All> void repeated(std::vector<T>& out, Wire type, One one, All all) {
+    if (reader_.wire_type() == type) {
+      push(out, static_cast<T>((reader_.*one)()));
+      return;
+    }
+    expect(Wire::length_delimited);
+    for (const auto v : (reader_.*all)()) push(out, static_cast<T>(v));
+  }
   void expect(Wire type) const {
     TG_CHECK(FormatError, reader_.wire_type() == type, "field ", reader_.tag(), " has wire type ",
              static_cast<uint32_t>(reader_.wire_type()), ", expected ", static_cast<uint32_t>(type));
