@@ -16,7 +16,7 @@ help:
 	@echo "make test-backend DEV=NAME [BACKEND=FILE.cpp]   run all of tests/device on a device: what works, what fails, how fast it is"
 	@echo "make test-cl   run all of tests/device on OpenCL, in both forms of kernels"
 	@echo "make test-cuda   the same on an NVIDIA GPU, with NVRTC from PyPI"
-	@echo "make python  build the Python module tinygrad_cpp into .venv;   make test-python   and run its tests (numpy, pytest, hypothesis, jinja2, jsonschema, mypy, basedpyright from PyPI)"
+	@echo "make python  build the Python module tinygrad_cpp into .venv;   make test-python   and run its tests (numpy, pytest, hypothesis, jinja2, jsonschema, mypy, basedpyright, onnx from PyPI)"
 	@echo "make release|dev|asan|ubsan|tsan   build one preset into build/<preset>; the sanitizers also test"
 	@echo "make fuzz    build the fuzz targets with clang and sanitizers, run each for FUZZ_SECONDS (30)"
 	@echo "make compare build release and compare it with other libraries (from PyPI)"
@@ -76,7 +76,7 @@ python: deps $(VENV)/bin/python
 	$(VENV)/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall $(PIP_FLAGS) .
 
 test-python: python
-	$(VENV)/bin/python -m pip install -q --disable-pip-version-check numpy pytest hypothesis jinja2 "jsonschema[format-nongpl]" mypy basedpyright
+	$(VENV)/bin/python -m pip install -q --disable-pip-version-check numpy pytest hypothesis jinja2 "jsonschema[format-nongpl]" mypy basedpyright onnx
 	cd python/tests && ../../$(VENV)/bin/python -m pytest -q .
 
 # DEV=NAME, and BACKEND="FILE.cpp ..." for a device that is registered outside of the library.

@@ -497,7 +497,8 @@ std::string LlvmWriter::scaled(UOp u, int lanes) {
   declare("declare " + t + " " + name + "(" + t + ", " + t + ", " + t + ", " + mask +
           (bytes == 64 ? ", i32 immarg" : "") + ")");
   const std::string n = emit("fadd " + t + " " + value(p->sum, lanes) + ", " + literal(-p->rounder, d, lanes));
-  const std::string above = mask_above(n, d == dtypes::float32 ? -200 : -1200, d, lanes);
+  const double zero = d == dtypes::float32 ? -200 : -1200;  // from there on the result is 0
+  const std::string above = mask_above(n, zero, d, lanes);
   return emit("call " + t + " " + name + "(" + t + " " + value(p->factor, lanes) + ", " + t + " " + n + ", " + t +
               " zeroinitializer, " + mask + " " + above + (bytes == 64 ? ", i32 4" : "") + ")");
 }
