@@ -7,6 +7,7 @@
 
 #include "apps/tg/bench_reference.h"
 #include "apps/tg/bench_tables.h"
+#include "models/resnet.h"
 #include "tinygrad/engine/counters.h"
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/engine/schedule_run.h"
@@ -133,7 +134,7 @@ Samples mnist_step(Context& c) {
 
 struct ResNet {
   static constexpr int64_t kClasses = 1000, kPixels = 3 * 224 * 224;
-  models::ResNet18 model{kClasses};
+  models::ResNet model = models::resnet18(kClasses);
   Tensor images, labels;
   Tensors trained, statistics;
   explicit ResNet(const std::vector<int32_t>& classes = {3, 700}) : labels(Tensor::from(classes)) {
@@ -226,7 +227,7 @@ double peak_resident_bytes() {
 /// Steps of SGD with momentum, batch 8.
 double resnet_train_peak() {
   constexpr int64_t kBatch = 8;
-  const models::ResNet18 model{ResNet::kClasses};
+  const models::ResNet model = models::resnet18(ResNet::kClasses);
   give_values(model);
   nn::SGD optimizer(nn::get_parameters(model), {.lr = 0.01, .momentum = 0.9});
   const Tensor images = Tensor::from(random_floats(kBatch * 3 * 224 * 224, 5), Shape{kBatch, 3, 224, 224});

@@ -1,8 +1,5 @@
 /// \file The models that commands and benchmarks train.
 #pragma once
-#include <utility>
-#include <vector>
-
 #include "tinygrad/nn/nn.h"
 
 namespace tg::models {
@@ -16,29 +13,6 @@ struct ConvNet {
   nn::Linear fc{576, 10};
   Tensor operator()(const Tensor& x) const;
   TG_STATE(conv1, conv2, bn1, conv3, conv4, bn2, fc)
-};
-
-/// Two 3x3 convolutions around a shortcut, which is a 1x1 convolution where the shape changes.
-struct BasicBlock {
-  nn::Conv2d conv1;
-  nn::BatchNorm bn1;
-  nn::Conv2d conv2;
-  nn::BatchNorm bn2;
-  std::vector<std::pair<nn::Conv2d, nn::BatchNorm>> downsample;  // none or one
-  BasicBlock(int64_t in_planes, int64_t planes, int64_t stride);
-  Tensor operator()(const Tensor& x) const;
-  TG_STATE(conv1, bn1, conv2, bn2, downsample)
-};
-
-/// ResNet-18: (batch, 3, height, width) -> (batch, classes) logits.
-struct ResNet18 {
-  nn::Conv2d conv1{3, 64, 7, {.stride = 2, .padding = 3, .bias = false}};
-  nn::BatchNorm bn1{64};
-  std::vector<BasicBlock> layer1, layer2, layer3, layer4;
-  nn::Linear fc;
-  explicit ResNet18(int64_t classes = 1000);
-  Tensor operator()(const Tensor& x) const;
-  TG_STATE(conv1, bn1, layer1, layer2, layer3, layer4, fc)
 };
 
 /// One layer of GPT-2: (batch, time, channels) -> the same.

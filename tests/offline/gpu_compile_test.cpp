@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "apps/tg/models.h"
+#include "models/resnet.h"
 #include "offline/zero_model.h"
 #include "tinygrad/base/context.h"
 #include "tinygrad/base/error.h"
@@ -62,7 +63,7 @@ void images() {
   x.conv2d(values({8, 1, 3, 3}), {}, {.groups = 8, .stride = 2}).realize();
 }
 void resnet() {
-  models::ResNet18 net(10);
+  models::ResNet net = models::resnet18(10);
   net(values({2, 3, 64, 64})).realize();
 }
 /// A prompt, then tokens one by one.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "apps/tg/models.h"
+#include "models/resnet.h"
 #include "tinygrad/base/context.h"
 #include "tinygrad/codegen/codegen.h"
 #include "tinygrad/nn/state.h"
@@ -60,7 +61,7 @@ TEST(HalfNetwork, ConvolutionsOfResNet18AreMatrixInstructions) {
       SCOPED_TRACE(str(d, ' ', target.arch));
       const Context ctx{{"DEV", str("NULL:", target.renderer, ":", target.arch)}};
       const Context narrow{{"DEFAULT_FLOAT", d == dtypes::float16 ? "float16" : "bfloat16"}};
-      models::ResNet18 net(1000);
+      models::ResNet net = models::resnet18(1000);
       for (Tensor& t : nn::get_parameters(net)) t.realize();
       const Counts c = counts_of(net(Tensor::empty({8, 3, 224, 224}, {.dtype = d})), target);
       EXPECT_GE(c.products, 20);
