@@ -47,8 +47,9 @@ def weight(name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def give_weights(model: torch.nn.Module, rename=lambda name: name) -> dict[str, str]:
-  """Makes a network float64 and gives its parameters and buffers of floats the weights of their names; `rename` gives a name in C++ for one in
-  PyTorch, or None for one that C++ does not have. Returns the name in C++ by that in PyTorch."""
+  """Makes a network float64 and gives its parameters and buffers of floats the weights of their names; `rename` gives
+  a name in C++ for one in PyTorch, or None for one that C++ does not have. Returns the name in C++ by that in
+  PyTorch."""
   names = {}
   model.double()
   with torch.no_grad():
