@@ -192,6 +192,33 @@ HostRef host_take(const HostArray& a, const std::vector<size_t>& at, std::vector
   return out;
 }
 
+HostRef host_take_along(const HostArray& a, size_t axis, const std::vector<int64_t>& at) {
+  int64_t outer = 1, inner = 1;
+  for (size_t i = 0; i < a.shape.size(); i++)
+    if (i != axis) (i < axis ? outer : inner) *= a.shape[i];
+  std::vector<size_t> places;
+  for (int64_t o = 0; o < outer; o++)
+    for (const int64_t k : at)
+      for (int64_t i = 0; i < inner; i++) places.push_back(static_cast<size_t>((o * a.shape[axis] + k) * inner + i));
+  std::vector<int64_t> shape = a.shape;
+  shape[axis] = static_cast<int64_t>(at.size());
+  return host_take(a, places, std::move(shape));
+}
+
+HostRef host_transpose(const HostArray& a, const std::vector<int>& order) {
+  std::vector<int64_t> strides(order.size(), 1), shape(order.size()), index(order.size(), 0);
+  for (size_t i = order.size(); i-- > 1;) strides[i - 1] = strides[i] * a.shape[i];
+  for (size_t i = 0; i < order.size(); i++) shape[i] = a.shape[static_cast<size_t>(order[i])];
+  std::vector<size_t> places;
+  for (size_t n = 0; n < a.count(); n++) {
+    int64_t at = 0;
+    for (size_t i = 0; i < order.size(); i++) at += index[i] * strides[static_cast<size_t>(order[i])];
+    places.push_back(static_cast<size_t>(at));
+    for (size_t i = order.size(); i-- > 0 && ++index[i] == shape[i];) index[i] = 0;
+  }
+  return host_take(a, places, std::move(shape));
+}
+
 HostRef host_binary(std::string_view op, const HostArray& a, const HostArray& b) {
   const BinaryRow* row = find_row(kBinary, op);
   if (!row || a.dtype != b.dtype) return {};

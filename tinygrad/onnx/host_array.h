@@ -62,6 +62,10 @@ HostRef host_where(const HostArray& condition, const HostArray& a, const HostArr
 HostRef host_cast(const HostArray& a, DType to);
 /// Returns elements `at` (each within the array) as an array of `shape`.
 HostRef host_take(const HostArray& a, const std::vector<size_t>& at, std::vector<int64_t> shape);
+/// Returns places `at` of an axis, in their order; each within the axis.
+HostRef host_take_along(const HostArray& a, size_t axis, const std::vector<int64_t>& at);
+/// Returns the array with its axes in another order.
+HostRef host_transpose(const HostArray& a, const std::vector<int>& order);
 
 /// Returns the shape both broadcast to; nothing where they do not.
 std::optional<std::vector<int64_t>> broadcast_shape(const std::vector<int64_t>& a, const std::vector<int64_t>& b);

@@ -26,27 +26,10 @@ struct Model::State {
   RunOptions options;
   ConstantPool constants;
   std::mutex lock;
-  std::optional<Frame> folded;             ///< initializers, and what depends on them alone
-  std::map<std::string, HostReads> reads;  ///< by the shapes of inputs
+  std::optional<Frame> folded;  ///< initializers, and what depends on them alone
 };
 
 namespace {
-
-/// Most sets of input shapes whose values on the host are remembered.
-constexpr size_t kMostSignatures = 64;
-
-std::string signature_of(const Model::NamedValues& inputs) {
-  std::string out;
-  for (const auto& [name, v] : inputs) {
-    out += name;
-    if (v.tensor() || v.host() || v.strings()) out += str(':', static_cast<int>(v.elem()), v.shape());
-    else if (v.sequence())
-      for (const Value& item : v.sequence()->items)
-        if (item.tensor()) out += str('[', item.shape());
-    out += ';';
-  }
-  return out;
-}
 
 Frame initial_frame(const PlannedModel& model, Run& run) {
   Frame frame;
@@ -56,12 +39,12 @@ Frame initial_frame(const PlannedModel& model, Run& run) {
 }
 
 /// Returns a computed constant as nodes see it: in storage, or on the host where it is small.
-Value settled(const Value& v, Run& run) {
+Value settled(const Value& v) {
   const Tensor* t = v.tensor();
   if (!t || !t->is_realized() || t->numel() > kMostHostElements) return v;
   const DType d = t->dtype();
   const bool plain = v.elem() == elem_type_of(d) && !d.is_fp8() && d != dtypes::uint64;
-  return plain ? Value(run.read(*t)) : v;
+  return plain ? Value(Run::read_data(*t)) : v;
 }
 
 /// Computes what depends on initializers alone. Values much larger than what they are made of stay expressions.
@@ -87,7 +70,7 @@ Frame folded_frame(const PlannedModel& model, Run& run) {
   if (!stored.empty()) realize(stored);
   for (const Node* n : model.constant_nodes())
     for (const std::string_view name : n->outputs)
-      if (const auto at = frame.values.find(name); at != frame.values.end()) at->second = settled(at->second, run);
+      if (const auto at = frame.values.find(name); at != frame.values.end()) at->second = settled(at->second);
   return frame;
 }
 
@@ -204,30 +187,21 @@ const std::vector<ValueInfo>& Model::inputs() const { return state_->model->inpu
 Model::NamedValues Model::run(const NamedValues& inputs) const {
   State& state = *state_;
   Frame frame = input_frame(*this, state.options, inputs);
-  const std::string signature = signature_of(inputs);
-  // A capture computes no constants, and takes what the call before read.
-  const bool capturing = JitCore::capturing();
-  const bool whole = state.options.trainable || state.options.limit >= 0 || replaces_constant(proto(), inputs);
-  HostReads earlier;
+  const bool whole =
+      state.options.trainable || state.options.limit >= 0 || state.options.trace || replaces_constant(proto(), inputs);
   const Frame* base = nullptr;
-  {
+  if (!whole) {
     const std::lock_guard hold(state.lock);
-    if (const auto at = state.reads.find(signature); at != state.reads.end()) earlier = at->second;
-    if (!whole && !state.folded && !capturing) {
-      Run folding(*state.model, state.options, state.constants, nullptr);
+    if (!state.folded && !JitCore::capturing()) {  // a capture would compute constants in each replay
+      Run folding(*state.model, state.options, state.constants, Run::Reads::kConstants);
       state.folded = folded_frame(*state.model, folding);
     }
-    if (!whole && state.folded) base = &*state.folded;
+    if (state.folded) base = &*state.folded;
   }
-  Run run(*state.model, state.options, state.constants, &earlier);
+  Run run(*state.model, state.options, state.constants);
   const Frame initial = base ? Frame() : initial_frame(*state.model, run);
   frame.parent = base ? base : &initial;
   run.execute(base ? state.model->variable_nodes() : GraphPlan{nullptr, state.model->main().nodes}, frame);
-  if (!capturing) {
-    const std::lock_guard hold(state.lock);
-    if (state.reads.size() >= kMostSignatures) state.reads.clear();
-    state.reads.insert_or_assign(signature, run.reads());
-  }
   return results_of(proto().graph, run, frame);
 }
 

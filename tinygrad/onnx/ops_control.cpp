@@ -1,9 +1,11 @@
 /// \file Operators with graphs inside: branches, loops and scans; and optional values.
 #include <algorithm>
+#include <functional>
 
 #include "tinygrad/onnx/op_helpers.h"
 #include "tinygrad/onnx/operators.h"
 #include "tinygrad/onnx/run.h"
+#include "tinygrad/tensor/jit/jit.h"
 
 namespace tg::onnx {
 namespace {
@@ -11,7 +13,25 @@ namespace {
 /// Most iterations of a loop.
 constexpr int64_t kMostIterations = 1 << 14;
 
+/// A captured function gives results of the same shapes in every call: JitError where the outputs of two branches are
+/// declared with different ones.
+void check_captured_branches(const NodeContext& c) {
+  const auto& then = c.graph("then_branch").outputs;
+  const auto& otherwise = c.graph("else_branch").outputs;
+  for (size_t i = 0; i < std::min(then.size(), otherwise.size()); i++) {
+    const auto &a = then[i].type.shape, &b = otherwise[i].type.shape;
+    const auto differ = [](const Dimension& x, const Dimension& y) {
+      return x.value && y.value && *x.value != *y.value;
+    };
+    TG_CHECK(JitError, !a || !b || (a->size() == b->size() && std::ranges::equal(*a, *b, std::not_fn(differ))),
+             "the branches give output ", i,
+             " in different shapes, and the condition is computed: a function that is "
+             "captured gives the same shapes in every call");
+  }
+}
+
 Values branch(NodeContext& c) {
+  if (JitCore::capturing() && !c.known(0)) check_captured_branches(c);
   return c.run().call_graph(c.graph(c.integer(0) != 0 ? "then_branch" : "else_branch"), {}, c.frame());
 }
 

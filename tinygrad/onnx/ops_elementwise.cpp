@@ -105,15 +105,24 @@ Values equal(NodeContext& c) {
   return {Value(HostRef(out))};
 }
 
+/// Computes a function of 16-bit floats in float32, so that it is rounded once.
+template <class F> Tensor in_float(const Tensor& x, F&& f) {
+  if (!x.is_floating_point() || x.dtype().itemsize() >= 4) return f(x);
+  const Tensor y = f(x.cast(dtypes::float32));
+  return y.dtype() == dtypes::float32 ? y.cast(x.dtype()) : y;
+}
+
 using Function = Tensor (*)(const Tensor&);
 template <Function kFunction> Values unary_op(NodeContext& c) {
   if (c.known(0))
     if (HostRef h = host_unary(c.node().op, *c.known(0))) return {h};
-  return {kFunction(c.tensor(0))};
+  return {in_float(c.tensor(0), kFunction)};
 }
 /// A function with one or two parameters from attributes.
 using Activation = Tensor (*)(const Tensor&, const NodeContext&);
-template <Activation kActivation> Values activation(NodeContext& c) { return {kActivation(c.tensor(0), c)}; }
+template <Activation kActivation> Values activation(NodeContext& c) {
+  return {in_float(c.tensor(0), [&](const Tensor& x) { return kActivation(x, c); })};
+}
 
 Values identity(NodeContext& c) { return {c.values().empty() ? Value() : c.values()[0]}; }
 

@@ -46,8 +46,9 @@ double source_of(const NodeContext& c, const ResizeRules& r, const ResizedAxis& 
   const double m = n * a.scale;  // of the output, before it is rounded down
   if (r.coordinates == "half_pixel") return (x + 0.5) / a.scale - 0.5;
   if (r.coordinates == "asymmetric") return x / a.scale;
-  if (r.coordinates == "align_corners") return a.to == 1 ? 0 : x * (n - 1) / (m - 1);
-  if (r.coordinates == "pytorch_half_pixel") return a.to == 1 ? -0.5 : (x + 0.5) / a.scale - 0.5;
+  // As PyTorch and ONNX Runtime; the standard's reference divides by the size before it is rounded down.
+  if (r.coordinates == "align_corners") return a.to == 1 ? 0 : x * (n - 1) / static_cast<double>(a.to - 1);
+  if (r.coordinates == "pytorch_half_pixel") return a.to == 1 ? 0 : (x + 0.5) / a.scale - 0.5;
   if (r.coordinates == "tf_half_pixel_for_nn") return (x + 0.5) / a.scale;
   if (r.coordinates == "half_pixel_symmetric") {
     const double center = n / 2 * (1 - static_cast<double>(a.to) / m);

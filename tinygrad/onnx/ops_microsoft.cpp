@@ -19,13 +19,24 @@ Values gelu_with_bias(NodeContext& c) {
   return {c.node().op == "FastGelu" ? fast_gelu(x) : exact_gelu(x)};
 }
 
-/// Returns what is added to scores for keys that are masked: (batch), lengths; (batch, keys), 1 for those that count;
-/// or more axes of the same.
-Tensor mask_bias(const NodeContext& c, const Tensor& mask, int64_t keys, DType d) {
+/// Returns (batch, keys), 1 for keys that count: those before the end of their row, and where starts follow the ends
+/// of all rows, from its start on.
+Tensor keys_between(const NodeContext& c, const Tensor& bounds, int64_t batch, int64_t keys) {
+  const int64_t n = bounds.shape(0);
+  c.check(n == batch || n == 2 * batch, "mask_index has ", n, " numbers for ", batch, " rows, expected ", batch, " or ",
+          2 * batch);
+  const Tensor at = count_along(keys, 1, 2, dtypes::int64, c.device());
+  Tensor seen = at.lt(bounds.slice(0, 0, batch).unsqueeze(1));
+  if (n > batch) seen = seen.bitwise_and(at.ge(bounds.slice(0, batch, n).unsqueeze(1)));
+  return seen.cast(dtypes::int64);
+}
+
+/// Returns what is added to scores for keys that are masked: (batch), lengths, or (2 batch), see keys_between; (batch,
+/// keys), 1 for those that count; or more axes of the same.
+Tensor mask_bias(const NodeContext& c, const Tensor& mask, int64_t batch, int64_t keys, DType d) {
   const double low = c.attr("mask_filter_value", -10000.0);
   Tensor seen = mask.cast(dtypes::int64);
-  if (seen.ndim() == 1)
-    seen = count_along(keys, 1, 2, dtypes::int64, c.device()).lt(seen.unsqueeze(1)).cast(dtypes::int64);
+  if (seen.ndim() == 1) seen = keys_between(c, seen, batch, keys);
   if (seen.ndim() == 2) seen = seen.unsqueeze(1).unsqueeze(1);
   if (seen.ndim() == 3) seen = seen.unsqueeze(1);
   return seen.eq(Tensor(0)).where(Tensor(low), Tensor(0.0)).cast(d);
@@ -69,8 +80,8 @@ Values attention(NodeContext& c) {
     p.k = past[0].cat(p.k, 2);
     p.v = past[1].cat(p.v, 2);
   }
-  const Tensor present = Tensor::stack({p.k, p.v}, 0);
-  if (c.has(3)) p.add(mask_bias(c, c.tensor(3), p.k.shape(2), p.q.dtype()));
+  const Value present = c.wants(1) ? Value(Tensor::stack({p.k, p.v}, 0)) : Value();
+  if (c.has(3)) p.add(mask_bias(c, c.tensor(3), x.shape(0), p.k.shape(2), p.q.dtype()));
   if (c.has(5)) p.add(c.tensor(5));
   return {attend(c, p, c.flag("unidirectional")), present};
 }
@@ -94,7 +105,7 @@ Values multi_head_attention(NodeContext& c) {
     p.v = c.tensor(7).cat(p.v, 2);
   }
   const Tensor key = p.k, value = p.v;
-  if (c.has(4)) p.add(mask_bias(c, c.tensor(4), p.k.shape(2), p.q.dtype()));
+  if (c.has(4)) p.add(mask_bias(c, c.tensor(4), q.shape(0), p.k.shape(2), p.q.dtype()));
   if (c.has(5)) p.add(c.tensor(5));
   return {attend(c, p, c.flag("unidirectional")), key, value};
 }

@@ -135,12 +135,12 @@ Values max_unpool(NodeContext& c) {
   for (size_t i = 0; i < w.kernel.size(); i++)
     natural.push_back((x.shape(static_cast<int>(i) + 2) - 1) * w.strides[i] + w.kernel[i] - w.pads[i].first -
                       w.pads[i].second);
-  const int64_t n = natural.numel();
-  const Tensor flat = Tensor::zeros(Shape{n}, {.dtype = x.dtype(), .device = c.device()})
-                          .scatter(0, places.reshape(Shape{x.numel()}), x.reshape(Shape{x.numel()}));
-  const Tensor out = flat.reshape(natural);
-  if (!c.has(2)) return {out};
-  return {out.pad_to(shape_of(c.ints(2)))};
+  // Places count the elements of the result, as in PyTorch and ONNX Runtime; in the standard's reference those of the
+  // natural shape, whatever shape is asked for.
+  const Shape shape = c.has(2) ? shape_of(c.ints(2)) : natural;
+  return {Tensor::zeros(Shape{shape.numel()}, {.dtype = x.dtype(), .device = c.device()})
+              .scatter(0, places.reshape(Shape{x.numel()}), x.reshape(Shape{x.numel()}))
+              .reshape(shape)};
 }
 
 const OperatorRow kRows[] = {

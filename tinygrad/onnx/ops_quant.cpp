@@ -138,10 +138,10 @@ Values qlinear_leaky_relu(NodeContext& c) {
   return {quantized(c, dequantized(c, 0).leaky_relu(c.attr("alpha", 0.01)), 3)};
 }
 Values qlinear_global_average(NodeContext& c) {
-  c.check(!c.flag("channels_last"), "attribute channels_last is not supported");
   const Tensor x = dequantized(c, 0);
+  const int first = c.flag("channels_last") ? 1 : 2;
   std::vector<int> axes;
-  for (int i = 2; i < x.ndim(); i++) axes.push_back(i);
+  for (int i = first; i < x.ndim() - 2 + first; i++) axes.push_back(i);
   return {quantized(c, x.mean({.axis = Axes(axes), .keepdim = true}), 3)};
 }
 /// Scale and zero point of the result come first, then three inputs for each part.

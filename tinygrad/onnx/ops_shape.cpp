@@ -146,8 +146,11 @@ Values transpose(NodeContext& c) {
   std::vector<int64_t> order = c.attr_ints("perm");
   if (!c.has_attribute("perm"))
     for (int64_t i = rank; i-- > 0;) order.push_back(i);
-  if (rank <= 1 && v.host()) return {v};
-  return {moved(v, v.as_tensor(c.device()).permute(normal_axes(order, rank)))};
+  const std::vector<int> axes = normal_axes(order, rank);
+  std::vector<int> each(static_cast<size_t>(rank));
+  std::iota(each.begin(), each.end(), 0);
+  if (v.host() && std::ranges::is_permutation(axes, each)) return {host_transpose(*v.host(), axes)};
+  return {moved(v, v.as_tensor(c.device()).permute(axes))};
 }
 
 Values concat(NodeContext& c) {
@@ -244,22 +247,25 @@ Slice slice_of(const Cut& cut, const SInt& size) {
   return to < 0 ? Slice(from, None, cut.step) : Slice(from, to, cut.step);
 }
 
-/// Returns the elements of a row that the host has.
+/// Returns the elements of an array that the host has.
 HostRef host_slice(const HostArray& h, const Cut& cut) {
-  const Slice s = slice_of(cut, static_cast<int64_t>(h.count()));
-  std::vector<size_t> at;
+  const Slice s = slice_of(cut, h.shape[static_cast<size_t>(cut.axis)]);
+  std::vector<int64_t> at;
   const int64_t from = s.start.value->value(), to = s.stop.value ? s.stop.value->value() : -1;
-  for (int64_t i = from; cut.step > 0 ? i < to : i > to; i += cut.step) at.push_back(static_cast<size_t>(i));
-  return host_take(h, at, {static_cast<int64_t>(at.size())});
+  for (int64_t i = from; cut.step > 0 ? i < to : i > to; i += cut.step) at.push_back(i);
+  return host_take_along(h, static_cast<size_t>(cut.axis), at);
 }
 
 Values slice(NodeContext& c) {
   const Shape s = c.value(0).shape();
   const std::vector<Cut> cuts = cuts_of(c, static_cast<int64_t>(s.size()));
   for (const Cut& cut : cuts) TG_CHECK(ValueError, cut.step != 0, "got a step of 0");
-  if (const HostArray* h = c.known(0);
-      h && s.size() == 1 && cuts.size() == 1 && !cuts[0].from.symbolic() && !cuts[0].to.symbolic())
-    return {host_slice(*h, cuts[0])};
+  const auto is_known = [](const Cut& cut) { return !cut.from.symbolic() && !cut.to.symbolic(); };
+  if (c.known(0) && std::ranges::all_of(cuts, is_known)) {
+    HostRef out = c.value(0).host_ref();
+    for (const Cut& cut : cuts) out = host_slice(*out, cut);
+    return {out};
+  }
   std::vector<Index> at(s.size(), Index(Slice()));
   for (const Cut& cut : cuts)
     at[static_cast<size_t>(cut.axis)] = Index(slice_of(cut, s[static_cast<size_t>(cut.axis)]));

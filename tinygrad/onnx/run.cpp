@@ -122,6 +122,7 @@ void Run::execute(const GraphPlan& plan, Frame& frame) {
       if (!frame.values.contains(t.name)) frame.values.emplace(t.name, constant(t));
   for (size_t i = 0; i < plan.nodes.size(); i++) {
     const Node& n = *plan.nodes[i];
+    if (depth_ == 0) number_ = i;
     naming(n, [&] { store(n, execute_node(n, frame), frame); });
     if (options_.limit >= 0 && depth_ == 0 && static_cast<int64_t>(i) == options_.limit) {
       stopped_at_ = &n;
@@ -145,7 +146,7 @@ Values Run::execute_node(const Node& node, Frame& frame) {
            supported_versions(node.domain, node.op));
   NodeContext context(node, version, *this, frame, std::move(inputs));
   Values out = row->build(context);
-  if (options_.trace) print_node(reads_.size(), node, context.values(), out);
+  if (options_.trace) print_node(number_, node, context.values(), out);
   return out;
 }
 
@@ -190,16 +191,9 @@ Values Run::call_graph(const GraphProto& graph, const Values& inputs, const Fram
   return out;
 }
 
-HostRef Run::read(const Tensor& t) {
-  if (earlier_ && JitCore::capturing()) {
-    TG_CHECK(JitError, reads_.size() < earlier_->size(),
-             "[onnx] the graph reads more values on the host than the call before: call the model once outside of the "
-             "captured function with these shapes");
-    reads_.push_back((*earlier_)[reads_.size()]);
-    return reads_.back();
-  }
-  reads_.push_back(read_data(t));
-  return reads_.back();
+HostRef Run::read(const Tensor& t) const {
+  if (reads_ == Reads::kConstants) return read_data(t);
+  return std::static_pointer_cast<const HostArray>(JitCore::decide(t, [&] { return read_data(t); }));
 }
 
 HostRef Run::read_data(const Tensor& t) {

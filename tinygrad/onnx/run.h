@@ -36,10 +36,6 @@ struct RunOptions {
   int64_t limit = -1;      ///< the number of the last node that is executed; -1: all are
 };
 
-/// The elements that an earlier run of the same shapes read on the host, in order. A run inside of a function that is
-/// being captured takes them instead of reading.
-using HostReads = std::vector<HostRef>;
-
 /// The constants of a file as values, each made once for all runs of a model.
 class ConstantPool {
  public:
@@ -53,20 +49,21 @@ class ConstantPool {
 
 class Run {
  public:
-  Run(const PlannedModel& model, const RunOptions& options, ConstantPool& constants, const HostReads* earlier)
-      : model_(model), options_(options), constants_(constants), earlier_(earlier) {}
+  /// What read() may read: anything, by which the run then decides, or what depends on constants alone.
+  enum class Reads : uint8_t { kAnything, kConstants };
+  Run(const PlannedModel& model, const RunOptions& options, ConstantPool& constants, Reads reads = Reads::kAnything)
+      : model_(model), options_(options), constants_(constants), reads_(reads) {}
 
   /// Executes the nodes of a plan in a frame that has the inputs.
   void execute(const GraphPlan& plan, Frame& frame);
   /// Executes a branch or body with values for its inputs; returns its outputs.
   Values call_graph(const GraphProto& graph, const Values& inputs, const Frame& parent);
-  /// Reads a tensor's elements on the host: sizes, conditions and the like. They are remembered in reads(), and a run
-  /// inside of a function that is being captured takes those of an earlier run of the same shapes.
-  HostRef read(const Tensor& t);
+  /// Reads a tensor's elements on the host, by which the run goes on: sizes, conditions and the like. See
+  /// JitCore::decide for calls inside of captured functions.
+  HostRef read(const Tensor& t) const;
   /// Reads elements that results are made of. JitError inside of a function that is being captured.
   static HostRef read_data(const Tensor& t);
 
-  const HostReads& reads() const { return reads_; }
   const std::string& device() const { return options_.device; }
   DType float_type() const { return options_.float_type; }
   const PlannedModel& model() const { return model_; }
@@ -83,8 +80,8 @@ class Run {
   const PlannedModel& model_;
   const RunOptions& options_;
   ConstantPool& constants_;
-  const HostReads* earlier_;
-  HostReads reads_;
+  Reads reads_;
+  size_t number_ = 0;  ///< of the node of the main graph that is executed
   const Node* stopped_at_ = nullptr;
   int depth_ = 0;
   int64_t executed_ = 0;

@@ -2,7 +2,7 @@
 from __future__ import annotations
 import enum, io, os, pathlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from .. import _core
 from ..dtype import DType, dtypes
 from ..helpers import getenv
@@ -43,9 +43,26 @@ class OnnxValue:
   is_sequence: bool
 
 
-@dataclass(frozen=True)
-class OpSetId:
-  domain: str
+class Domain(str, enum.Enum):
+  """Whose operators: the names of domains in files, but for the default one, which files may leave out."""
+  ONNX = "ai.onnx"; ONNX_ML = "ai.onnx.ml"  # noqa: E702
+  AI_ONNX_PREVIEW = "ai.onnx.preview"
+  AI_ONNX_TRAINING = "ai.onnx.training"
+  AI_ONNX_PREVIEW_TRAINING = "ai.onnx.preview.training"
+  MICROSOFT_CONTRIB_OPS = "com.microsoft"
+  MICROSOFT_NCHWC = "com.microsoft.nchwc"
+  MICROSOFT_EXPERIMENTAL = "com.microsoft.experimental"
+  PYTORCH_ATEN = "org.pytorch.aten"
+  @classmethod
+  def from_onnx(cls, domain: str | None) -> Domain | str:
+    """The domain of a name in a file; the name where it is another one."""
+    if not domain: return cls.ONNX
+    try: return cls(domain)
+    except ValueError: return domain
+
+
+class OpSetId(NamedTuple):
+  domain: Domain | str
   version: int
 
 
@@ -129,7 +146,7 @@ class OnnxRunner:
   @property
   def graph_nodes(self) -> tuple[OnnxNode, ...]:
     """The nodes of the main graph, in order."""
-    return tuple(OnnxNode(op, OpSetId(domain, version), inputs, outputs, opts)
+    return tuple(OnnxNode(op, OpSetId(Domain.from_onnx(domain), version), inputs, outputs, opts)
                  for op, domain, version, inputs, outputs, opts in self._model.nodes())
 
   @property
@@ -192,3 +209,7 @@ class OnnxRunner:
 def onnx_load(path: str | pathlib.Path | bytes | Tensor, **options: Any) -> OnnxRunner:
   """Returns the runner of a model."""
   return OnnxRunner(path, **options)
+
+
+from .onnx_proto import OnnxPBParser  # noqa: E402, F401
+from .onnx_ops import onnx_ops  # noqa: E402, F401

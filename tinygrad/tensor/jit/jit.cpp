@@ -56,6 +56,7 @@ void JitCore::reset() {
   replay_.reset();
   state_.reset();
   dry_run_.reset();
+  decisions_.reset();
   others_.clear();
 }
 void JitCore::free_intermediates() {
@@ -126,7 +127,12 @@ Tensors JitCore::run_uncaptured(const JitInputs& in, const Body& body) {
     for (const Tensor& t : arguments_of(in))
       gradient_read_.push_back(t.impl()->grad_read = std::make_shared<bool>(false));
   }
-  Tensors out = body.run();
+  decisions_ = std::make_unique<Decisions>();
+  Tensors out;
+  {
+    const DecisionScope scope(in, *decisions_);
+    out = body.run();
+  }
   if (!captures_functions()) {
     realize(out);
     return out;
@@ -140,7 +146,7 @@ Tensors JitCore::call_single(const JitInputs& in, const Body& body) {
   std::vector<Input> inputs = check_inputs(in);
   if (!captures_functions() && !loaded_) return run_uncaptured(in, body);
   if (replay_) return replay_call(in, std::move(inputs));
-  if (count_ == 0 || !env::CAPTURING) return run_uncaptured(in, body);
+  if (count_ == 0 || !env::CAPTURING || !(decisions_ && decisions_->hold(in))) return run_uncaptured(in, body);
   return Capture(*this, in, body, std::move(inputs)).run();
 }
 

@@ -84,6 +84,13 @@ class JitCore {
   /// For what counts on the host and decides by it. While a function is being captured on this thread: `problem` is
   /// asked once it has run, once for each owner, and text is a JitError.
   static void at_capture_end(const void* owner, std::function<std::string()> problem);
+  /// What was read on the host to decide something, of any type.
+  using Decision = std::shared_ptr<const void>;
+  /// Returns what `read` gives of `t`, by which the caller decides what to compute: a condition, a size. While a
+  /// function is being captured that is what the run before it has read; the capture then serves calls whose arguments,
+  /// as far as `t` depends on them, have the same contents. JitError for what cannot be compared from call to call:
+  /// arguments of more than 4096 bytes, values that the function has realized.
+  static Decision decide(const Tensor& t, const std::function<Decision()>& read);
 
  private:
   struct Input;
@@ -91,6 +98,8 @@ class JitCore {
   struct State;
   struct Multi;
   struct DryRun;
+  struct Decisions;
+  class DecisionScope;
   class Capture;
   class ReplayCall;
   class ShardedCall;
@@ -117,9 +126,10 @@ class JitCore {
   std::unique_ptr<Replay> replay_;
   std::unique_ptr<State> state_;
   std::unique_ptr<DryRun> dry_run_;
-  std::shared_ptr<const Multi> multi_;  ///< of the last call that ran the function
-  std::vector<Recorded> others_;        ///< captures of calls with other constants, flags or gradients
-  size_t capture_ = 0, captures_ = 0;   ///< number of the current one; how many there have been
+  std::unique_ptr<Decisions> decisions_;  ///< of the last run that was not captured
+  std::shared_ptr<const Multi> multi_;    ///< of the last call that ran the function
+  std::vector<Recorded> others_;          ///< captures of calls with other constants, flags or gradients
+  size_t capture_ = 0, captures_ = 0;     ///< number of the current one; how many there have been
   std::vector<std::shared_ptr<bool>>
       gradient_read_;                ///< by input of the first call: whether somebody looked at its gradient
   bool sharded() const;              ///< arguments or results lie on several devices

@@ -113,6 +113,8 @@ void JitCore::write(ByteWriter& w, std::vector<StoredMemory>& memory,
            ", whose pruned kernels were computed from this process's tensors, with ",
            "tensors to leave out, expected none: save it whole, or capture it without prune");
   const State& s = *state_;
+  TG_CHECK(JitError, s.decisions.empty(), "[save] got ", name_, ", which decides by the contents of its arguments, ",
+           "expected one that computes the same for all of them");
   const std::vector<std::pair<std::string, BufferRef>> named = memory_by_name(state);
   GraphScope g;
   MemoryTable table;

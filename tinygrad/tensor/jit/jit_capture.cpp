@@ -237,7 +237,10 @@ void JitCore::Capture::record() {
   if (const int64_t width = env::JITBEAM.get(); width >= 0)
     search.emplace(std::initializer_list<Context::Setting>{{"BEAM", width}});
   Recording recording(&plan_.runs, &state_->draws, &training_);
-  out_ = body_.run();
+  {
+    const DecisionScope decisions(*core_.decisions_);
+    out_ = body_.run();
+  }
   for (auto& [owner, problem] : recording.checks)
     if (const std::string text = problem(); !text.empty()) throw JitError(str("[jit] ", core_.name_, " ", text));
   results_ = out_.size();
@@ -504,6 +507,7 @@ void JitCore::Capture::finish() {
            "captured call forever. Pass the bound variable as an argument");
   track_memory(*replay, made);
   add_written_gradients();
+  state_->decisions = *core_.decisions_;
   core_.replay_ = std::move(replay);
   core_.state_ = std::move(state_);
   core_.dry_run_.reset();

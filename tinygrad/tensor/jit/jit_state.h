@@ -2,6 +2,7 @@
 #pragma once
 #include "tinygrad/engine/replay.h"
 #include "tinygrad/tensor/jit/jit.h"
+#include "tinygrad/tensor/jit/jit_decisions.h"
 #include "tinygrad/tensor/jit/jit_snapshot.h"
 #include "tinygrad/tensor/ops/random.h"
 #include "tinygrad/tensor/state/effects.h"
@@ -59,6 +60,7 @@ struct JitCore::State {
   std::vector<std::string> shown_by;
   std::vector<Constants> alike;      ///< other constants that were captured with the same record
   std::vector<std::string> ignored;  ///< constants that do not matter, by name
+  Decisions decisions;
 };
 
 /// What an uncaptured run of the function left outside. The next run shows what that means: a tensor made once, or one

@@ -60,7 +60,7 @@ bool JitCore::fits(const JitInputs& in) const {
     if (then.gradient == InputGradient::kGiven && !then.had_gradient && has) return false;
     if (then.gradient == InputGradient::kAdded && then.tensor.lock().get() != in.tensors[i].impl()) return false;
   }
-  return true;
+  return s.decisions.hold(in);
 }
 
 /// Exchanges the current capture with another.
@@ -139,12 +139,12 @@ void JitCore::State::add_constants(const Constants& more) {
 
 /// Looks after a capture whether one before has the same record. Then that one stays, and serves these constants too.
 bool JitCore::merge_equal() {
-  if (others_.empty() || !replay_ || sharded()) return false;
+  if (others_.empty() || !replay_ || sharded() || !state_->decisions.empty()) return false;
   const RecordBytes current = record_bytes();
   if (current.bytes.empty()) return false;
   for (size_t k = 0; k < others_.size(); k++) {
     swap_current(others_[k]);
-    const RecordBytes other = record_bytes();
+    const RecordBytes other = state_->decisions.empty() ? record_bytes() : RecordBytes();
     swap_current(others_[k]);
     if (other.bytes != current.bytes || !state_->same_effects(current.memory, *others_[k].state, other.memory))
       continue;

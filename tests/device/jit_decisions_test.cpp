@@ -1,0 +1,102 @@
+/// \file Captured functions that decide by values they read on the host: JitCore::decide.
+#include <gtest/gtest.h>
+
+#include "helpers/error_text.h"
+#include "tinygrad/base/env.h"
+#include "tinygrad/tensor/jit/jit.h"
+#include "tinygrad/tinygrad.h"
+
+namespace tg {
+namespace {
+
+using Floats = std::vector<float>;
+Tensor stored(float v) { return Tensor({v, 1.f}).contiguous().realize(); }
+
+/// Returns whether the first element of `t` is positive.
+bool positive(const Tensor& t) {
+  const Tensor condition = t[0].gt(Tensor(0.f));
+  const JitCore::Decision read =
+      JitCore::decide(condition, [&] { return std::make_shared<const bool>(condition.item<bool>()); });
+  return *std::static_pointer_cast<const bool>(read);
+}
+
+struct Branches {
+  int runs = 0;
+  Tensor operator()(const Tensor& x) {
+    runs++;
+    return positive(x) ? x * 2 : x - 10;
+  }
+};
+
+class JitDecisions : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!env::JIT || env::CHECK_INDEX) GTEST_SKIP() << "nothing is captured: calls run the function";
+  }
+};
+
+TEST_F(JitDecisions, EachWayIsCaptured) {
+  Branches branches;
+  auto f = jit([&](const Tensor& x) { return branches(x); });
+  for (const float v : {1.f, 2.f, -1.f, -2.f, 3.f, -3.f, 4.f, 4.f, -3.f, 1.f}) {
+    const Floats expected{v > 0 ? v * 2 : v - 10, v > 0 ? 2.f : -9.f};
+    EXPECT_EQ(f(stored(v)).to_vector<float>(), expected) << v;
+  }
+}
+
+TEST_F(JitDecisions, EqualContentsReplay) {
+  Branches branches;
+  auto f = jit([&](const Tensor& x) { return branches(x); });
+  for (int i = 0; i < 6; i++) EXPECT_EQ(f(stored(3)).to_vector<float>(), (Floats{6, 2}));
+  EXPECT_EQ(branches.runs, 2);
+}
+
+TEST_F(JitDecisions, ACaptureTakesWhatTheRunBeforeHasReadOfEqualArguments) {
+  Branches branches;
+  auto f = jit([&](const Tensor& x) { return branches(x); });
+  f(stored(1));
+  EXPECT_EQ(f(stored(-1)).to_vector<float>(), (Floats{-11, -9}));  // not captured with what the first call has read
+  EXPECT_EQ(f(stored(-1)).to_vector<float>(), (Floats{-11, -9}));
+  EXPECT_EQ(f(stored(1)).to_vector<float>(), (Floats{2, 2}));
+}
+
+TEST_F(JitDecisions, OtherArgumentsDoNotMatter) {
+  int runs = 0;
+  auto f = jit([&](const Tensor& x, const Tensor& y) {
+    runs++;
+    return positive(x) ? y * 2 : y;
+  });
+  for (int i = 0; i < 5; i++) {
+    const float k = static_cast<float>(i);
+    EXPECT_EQ(f(stored(1), stored(k)).to_vector<float>(), (Floats{k * 2, 2}));
+  }
+  EXPECT_EQ(runs, 2);
+}
+
+TEST_F(JitDecisions, SmallStorageOutsideIsCompared) {
+  const Tensor state = stored(1);
+  auto f = jit([&](const Tensor& y) { return positive(state) ? y * 2 : y; });
+  for (int i = 0; i < 3; i++) EXPECT_EQ(f(stored(5)).to_vector<float>(), (Floats{10, 2}));
+  Tensor(state).assign(stored(-1)).realize();
+  for (int i = 0; i < 3; i++) EXPECT_EQ(f(stored(5)).to_vector<float>(), (Floats{5, 1}));
+}
+
+TEST_F(JitDecisions, WhatCannotBeComparedIsAnError) {
+  const auto text = [](auto&& f, const Tensor& x) {
+    return test::error_text<JitError>([&] {
+      for (int i = 0; i < 3; i++) f(x);
+    });
+  };
+  auto large = jit([](const Tensor& x) { return positive(x) ? x * 2 : x; });
+  EXPECT_NE(text(large, Tensor::ones({2000}).contiguous().realize()).find("decides by the contents of "),
+            std::string::npos);
+  if (env::EAGER) return;  // computed tensors keep their expressions there, which show the arguments
+  auto realized = jit([](const Tensor& x) {
+    const Tensor y = (x + 1).realize();
+    return positive(y) ? y * 2 : y;
+  });
+  EXPECT_NE(text(realized, stored(1)).find("decides by a value that it has realized or assigned"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tg

@@ -1,0 +1,67 @@
+/// \file What decides which way a function goes: values that it reads on the host to choose a branch or a size; for the
+/// files of the JIT.
+///
+/// The run before a capture reads them and notes which arguments they depend on. The capture takes what that run read,
+/// and serves calls whose arguments have the same contents; others are captured by themselves.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "tinygrad/runtime/buffer.h"
+#include "tinygrad/tensor/jit/jit.h"
+
+namespace tg {
+
+struct JitCore::Decisions {
+  static constexpr int64_t kMostBytes = 4096;  ///< of an argument or other storage that decides
+  struct Argument {
+    size_t index;
+    std::vector<std::byte> contents;
+  };
+  struct Outside {
+    BufferRef memory;
+    std::vector<std::byte> contents;
+  };
+  std::vector<Argument> arguments;
+  std::vector<Outside> outside;  ///< storage that is no argument
+  std::vector<Decision> values;  ///< in the order of the reads
+  std::string problem;           ///< what cannot be compared from call to call; empty: nothing
+
+  bool empty() const { return values.empty(); }
+  /// Returns whether a call with these arguments would decide alike.
+  bool hold(const JitInputs& in) const;
+};
+
+/// While it lives, what this thread decides belongs to a run of a function: to be noted, or to be taken from `earlier`.
+class JitCore::DecisionScope {
+ public:
+  /// Of a run that reads: `noted` gets what it decides.
+  DecisionScope(const JitInputs& in, Decisions& noted);
+  /// Of a capture: `earlier` has what the run before has read.
+  explicit DecisionScope(const Decisions& earlier) : earlier_(&earlier), outer_(std::exchange(t_inner, this)) {}
+  ~DecisionScope() { t_inner = outer_; }
+  DecisionScope(const DecisionScope&) = delete;
+
+  static DecisionScope* innermost() { return t_inner; }
+  /// Returns what `read` gives, or in a capture gave.
+  Decision decide(const Tensor& t, const std::function<Decision()>& read);
+
+ private:
+  Decision take();
+  void note(const Tensor& t);
+  void note_memory(const BufferRef& memory, bool made_here);
+
+  static thread_local DecisionScope* t_inner;
+  const JitInputs* in_ = nullptr;
+  Decisions* noted_ = nullptr;
+  const Decisions* earlier_ = nullptr;
+  DecisionScope* outer_;
+  size_t next_ = 0;
+  int64_t first_new_ = 0;                        ///< number of the first storage that the run makes
+  std::unordered_set<const Buffer*> arguments_;  ///< those that are noted
+  std::unordered_set<const Buffer*> derived_;    ///< storage of values that were read
+};
+
+}  // namespace tg
