@@ -59,6 +59,8 @@ std::function<int()> define_explain(CLI::App&);
 std::function<int()> define_llm(CLI::App&);
 std::function<int()> define_manual(CLI::App&);
 std::function<int()> define_mnist(CLI::App&);
+std::function<int()> define_run(CLI::App&);
+std::function<int()> define_inspect(CLI::App&);
 std::function<int()> define_replay_compare(CLI::App&);
 std::function<int()> define_serve(CLI::App&);
 std::function<int()> define_viz(CLI::App&);

@@ -25,7 +25,9 @@ constexpr const char* kShell = "The shell";
 constexpr Command kCommands[] = {
     {"llm", "Talk to a language model", kModels, define_llm},
     {"serve", "Serve a language model over HTTP, as OpenAI's API", kModels, define_serve},
+    {"run", "Run a model of an ONNX file on pictures, sound, arrays", kModels, define_run},
     {"mnist", "Train a convolutional network on MNIST", kModels, define_mnist},
+    {"inspect", "Show what is in the file of a model", kInside, define_inspect},
     {"explain", "Show what becomes of a tensor expression", kInside, define_explain},
     {"viz", "Record what a program does, and look at it", kInside, define_viz},
     {"replay-compare", "Compare the kernels of two recorded runs", kInside, define_replay_compare},

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes the seed inputs of the fuzz targets beside this file: corpus/TARGET/good_* parse, corpus/TARGET/bad_* must
 raise FormatError."""
+import base64
 import collections
 import gzip
 import io
@@ -10,6 +11,7 @@ import pickle
 import struct
 import tarfile
 import zipfile
+import zlib
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
 
@@ -645,6 +647,55 @@ put("zip", "bad_overlap", edit(edit(two_files, entry + 20, b"\x28\0\0\0"), entry
 put("zip", "bad_ratio", edit(packed, at(packed, ENTRY, 24), b"\0\0\0\x10"))
 # above the targets' limit
 put("zip", "bad_bomb", archive([(str(i), bytes(1 << 19)) for i in range(4)], zipfile.ZIP_DEFLATED))
+
+
+# ---- pictures and sound ----
+def png(width, height, rows, color=2, depth=8):
+  def chunk(kind, data): return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+  head = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0)
+  return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b"")
+
+
+def wav(samples, channels=1, rate=8000, size=None, bits=16):
+  form = struct.pack("<HHIIHH", 1, channels, rate, rate * channels * bits // 8, channels * bits // 8, bits)
+  body = b"WAVEfmt " + struct.pack("<I", 16) + form + b"data" + struct.pack("<I", len(samples) if size is None else size)
+  return b"RIFF" + struct.pack("<I", len(body) + len(samples)) + body + samples
+
+
+JPEG = base64.b64decode("""
+/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDABALDA4MChAODQ4SERATGCgaGBYWGDEjJR0oOjM9PDkzODdASFxOQERXRTc4UG1RV19iZ2hnPk1xeX
+BkeFxlZ2P/2wBDARESEhgVGC8aGi9jQjhCY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2NjY2P/wAARCAAI
+AAgDAREAAhEBAxEB/8QAHwAAAQUBAQEBAQEAAAAAAAAAAAECAwQFBgcICQoL/8QAtRAAAgEDAwIEAwUFBAQAAAF9AQIDAAQRBRIhMUEGE1FhBy
+JxFDKBkaEII0KxwRVS0fAkM2JyggkKFhcYGRolJicoKSo0NTY3ODk6Q0RFRkdISUpTVFVWV1hZWmNkZWZnaGlqc3R1dnd4eXqDhIWGh4iJipKT
+lJWWl5iZmqKjpKWmp6ipqrKztLW2t7i5usLDxMXGx8jJytLT1NXW19jZ2uHi4+Tl5ufo6erx8vP09fb3+Pn6/8QAHwEAAwEBAQEBAQEBAQAAAA
+AAAAECAwQFBgcICQoL/8QAtREAAgECBAQDBAcFBAQAAQJ3AAECAxEEBSExBhJBUQdhcRMiMoEIFEKRobHBCSMzUvAVYnLRChYkNOEl8RcYGRom
+JygpKjU2Nzg5OkNERUZHSElKU1RVVldYWVpjZGVmZ2hpanN0dXZ3eHl6goOEhYaHiImKkpOUlZaXmJmaoqOkpaanqKmqsrO0tba3uLm6wsPExc
+bHyMnK0tPU1dbX2Nna4uPk5ebn6Onq8vP09fb3+Pn6/9oADAMBAAIRAxEAPwCFHrjwqMFlnkf/2Q==""")
+RGB_ROWS = b"".join(b"\0" + bytes(range(12)) for _ in range(3))
+put("image", "good_png", png(4, 3, RGB_ROWS))
+put("image", "good_png_grey_16", png(2, 2, b"\0\1\2\3\4" * 2, color=0, depth=16))
+put("image", "good_png_alpha", png(1, 2, b"\0\1\2\3\4" * 2, color=6))
+put("image", "good_jpeg", JPEG)
+put("image", "good_ppm", b"P6\n# comment\n2 1\n255\nabcdef")
+put("image", "good_pgm", b"P5 2 1 3\n\1\3")
+put("image", "bad_empty", b"")
+put("image", "bad_text", b"hello")
+put("image", "bad_png_cut", png(4, 3, RGB_ROWS)[:-30])
+put("image", "bad_png_few_rows", png(4, 30, RGB_ROWS))
+put("image", "bad_png_huge", png(2**31 - 1, 2**31 - 1, b""))
+put("image", "bad_png_no_pixels", png(0, 5, b""))
+put("image", "bad_jpeg_cut", JPEG[:-40])
+put("image", "bad_jpeg_header", JPEG[:30])
+put("image", "bad_ppm_huge", b"P6 99999 99999 255\n")
+put("image", "bad_ppm_cut", b"P6 2 2 255\nabc")
+put("sound", "good_wav", wav(struct.pack("<6h", 0, 9, -9, 32767, -32768, 1)))
+put("sound", "good_wav_stereo", wav(struct.pack("<6h", 0, 9, -9, 32767, -32768, 1), channels=2))
+put("sound", "good_wav_nothing", wav(b""))
+put("sound", "bad_empty", b"")
+put("sound", "bad_text", b"hello")
+put("sound", "bad_wav_no_channels", wav(b"\0\0", channels=0))
+put("sound", "bad_wav_header", wav(b"")[:30])
+put("sound", "bad_mp3", b"ID3\3\0\0\0\0\0\0\xff\xfb\x90\0")
 
 
 # ---- npy ----

@@ -18,9 +18,11 @@
 #include "tinygrad/base/error.h"
 #include "tinygrad/io/gguf.h"
 #include "tinygrad/io/gzip.h"
+#include "tinygrad/io/image.h"
 #include "tinygrad/io/npy.h"
 #include "tinygrad/io/pickle.h"
 #include "tinygrad/io/safetensors.h"
+#include "tinygrad/io/sound.h"
 #include "tinygrad/io/tar.h"
 #include "tinygrad/io/torch_file.h"
 #include "tinygrad/io/zip.h"
@@ -45,6 +47,18 @@ inline void idx(Bytes in) {
 }
 
 inline void gzip(Bytes in) { TG_ASSERT(io::gunzip(in, kLimit, "fuzz").size() <= kLimit, "limit passed"); }
+
+inline void image(Bytes in) {
+  if (in.size() > kLimit) return;
+  const io::Image grey = io::decode_image(in, 1, "fuzz"), rgb = io::decode_image(in, 3, "fuzz");
+  TG_ASSERT(grey.pixels.size() == static_cast<size_t>(grey.height * grey.width), "pixels are lost");
+  TG_ASSERT(rgb.height == grey.height && rgb.pixels.size() == 3 * grey.pixels.size(), "sizes differ");
+}
+inline void sound(Bytes in) {
+  if (in.size() > kLimit) return;
+  const io::Sound s = io::decode_sound(in, "fuzz");
+  TG_ASSERT(s.channels > 0 && s.samples.size() % static_cast<size_t>(s.channels) == 0, "frames are incomplete");
+}
 
 inline void tar(Bytes in) {
   for (const io::TarEntry& e : io::tar_entries(in, "fuzz"))
@@ -255,6 +269,8 @@ struct Target {
 inline constexpr Target kTargets[] = {
     {"idx", idx},
     {"gzip", gzip},
+    {"image", image},
+    {"sound", sound},
     {"tar", tar},
     {"cifar", cifar},
     {"safetensors", safetensors},

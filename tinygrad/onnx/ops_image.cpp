@@ -3,9 +3,11 @@
 #include <cmath>
 #include <numeric>
 
+#include "tinygrad/io/image.h"
 #include "tinygrad/onnx/op_helpers.h"
 #include "tinygrad/onnx/operators.h"
 #include "tinygrad/onnx/sampling.h"
+#include "tinygrad/tensor/host_memory.h"
 
 namespace tg::onnx {
 namespace {
@@ -284,11 +286,23 @@ Values affine_grid(NodeContext& c) {
   return {points.dot(theta.transpose(1, 2)).reshape(out)};
 }
 
+/// Decodes a file of bytes, which the host reads: (height, width, channels). The kinds are those of io/image.h.
+Values image_decoder(NodeContext& c) {
+  const std::string format = c.choice("pixel_format", "RGB", {"RGB", "BGR", "Grayscale"});
+  const Tensor encoded = c.tensor(0);
+  c.check(encoded.ndim() == 1 && encoded.dtype() == dtypes::uint8, "got ", encoded.dtype(), " of shape ",
+          encoded.shape(), ", expected the bytes of a file");
+  const HostBytes bytes = host_bytes(encoded.detach());
+  const std::span<const uint8_t> file(reinterpret_cast<const uint8_t*>(bytes.bytes.data()), bytes.bytes.size());
+  const io::Image image = io::decode_image(file, format == "Grayscale" ? 1 : 3, "the picture");
+  const Tensor x =
+      Tensor::from(image.pixels, {.device = c.device()}).reshape(Shape{image.height, image.width, image.channels});
+  return {format == "BGR" ? x.flip(2) : x};
+}
+
 const OperatorRow kRows[] = {
-    {"", "Resize", 10, resize},
-    {"", "Upsample", 7, resize},
-    {"", "GridSample", 16, grid_sample},
-    {"", "AffineGrid", 20, affine_grid},
+    {"", "ImageDecoder", 20, image_decoder}, {"", "Resize", 10, resize},          {"", "Upsample", 7, resize},
+    {"", "GridSample", 16, grid_sample},     {"", "AffineGrid", 20, affine_grid},
 };
 
 }  // namespace

@@ -1,0 +1,288 @@
+/// \file tg run: a model of an ONNX file on pictures, sound, arrays, texts and random values.
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <iostream>
+#include <numeric>
+
+#include "apps/tg/command.h"
+#include "apps/tg/measured_roofline.h"
+#include "apps/tg/model_inputs.h"
+#include "apps/tg/usage_error.h"
+#include "tinygrad/base/env.h"
+#include "tinygrad/base/stats.h"
+#include "tinygrad/base/text.h"
+#include "tinygrad/engine/counters.h"
+#include "tinygrad/io/file.h"
+#include "tinygrad/nn/npy_file.h"
+#include "tinygrad/runtime/device.h"
+#include "tinygrad/tensor/inspect_tensors.h"
+#include "tinygrad/tensor/jit/jit.h"
+
+namespace tg::app {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+double since(SteadyClock::time_point t) { return std::chrono::duration<double>(SteadyClock::now() - t).count(); }
+
+struct Options {
+  std::string model, labels, type;
+  std::vector<std::string> inputs, sizes, outputs;
+  InputOptions input;
+  int64_t top = 5, seconds = 2;
+  bool benchmark = false, profile = false, explain = false;
+};
+
+/// Splits "NAME=REST".
+std::pair<std::string, std::string> split(const std::string& text, const char* option) {
+  const size_t at = text.find('=');
+  TG_CHECK(app::UsageError, at != std::string::npos && at > 0, "[run] got ", option, " ", text,
+           ", expected NAME=VALUE");
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
+/// Reads "1x3x224".
+std::vector<int64_t> numbers(const std::string& text) {
+  std::vector<int64_t> out;
+  for (const char *at = text.data(), *end = at + text.size(); at <= end; at++) {
+    int64_t n = 0;
+    const auto [next, error] = std::from_chars(at, end, n);
+    TG_CHECK(app::UsageError, error == std::errc() && n > 0 && (next == end || *next == 'x'), "[run] got size ", text,
+             ", expected a number or several with x between");
+    out.push_back(n);
+    at = next;
+  }
+  return out;
+}
+
+// ---- results ----
+
+std::vector<std::string> read_labels(const std::string& path) {
+  std::vector<std::string> out;
+  std::ifstream in(path);
+  TG_CHECK(FileError, in, "[run] ", path, ": cannot be read");
+  for (std::string line; std::getline(in, line);) out.push_back(line);
+  return out;
+}
+
+/// Returns whether values are probabilities: not negative, with a sum of one.
+bool are_probabilities(const std::vector<float>& v) {
+  const float sum = std::accumulate(v.begin(), v.end(), 0.f);
+  return std::abs(sum - 1) < 1e-2f && std::ranges::all_of(v, [](float x) { return x >= 0; });
+}
+
+void print_classes(std::vector<float> v, const std::vector<std::string>& labels, int64_t top) {
+  if (!are_probabilities(v)) {
+    const float most = *std::ranges::max_element(v);
+    float sum = 0;
+    for (float& x : v) sum += x = std::exp(x - most);
+    for (float& x : v) x /= sum;
+  }
+  std::vector<size_t> order(v.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const size_t n = std::min(order.size(), static_cast<size_t>(top));
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(n), order.end(),
+                    [&](size_t a, size_t b) { return v[a] > v[b] || (v[a] == v[b] && a < b); });
+  for (size_t i = 0; i < n; i++)
+    std::printf("    %5.1f %%  %zu%s%s\n", 100.0 * static_cast<double>(v[order[i]]), order[i],
+                order[i] < labels.size() ? "  " : "", order[i] < labels.size() ? labels[order[i]].c_str() : "");
+}
+
+/// Prints a result: type, shape, extremes, few values; the most likely classes where it can be a row of them.
+void print_tensor(const std::string& name, const Tensor& t, const Options& o, const std::vector<std::string>& labels) {
+  std::printf("  %s  %s %s", name.c_str(), std::string(t.dtype().name()).c_str(), str(t.shape()).c_str());
+  if (t.numel() == 0) {
+    std::printf("\n");
+    return;
+  }
+  const std::vector<float> v = t.cast(dtypes::float32).to_vector<float>();
+  const auto [least, most] = std::ranges::minmax_element(v);
+  const double mean = std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
+  if (v.size() > 8) {
+    std::printf("  least %g, mean %g, greatest %g\n", static_cast<double>(*least), mean, static_cast<double>(*most));
+  } else {
+    std::printf("  ");
+    for (const float x : v) std::printf(" %g", static_cast<double>(x));
+    std::printf("\n");
+  }
+  const bool row = t.numel() == t.shape(-1) && t.ndim() <= 2 && t.is_floating_point();
+  if (row && (t.numel() >= 10 || static_cast<int64_t>(labels.size()) == t.numel())) print_classes(v, labels, o.top);
+}
+
+void print_value(const std::string& name, const onnx::Value& v, const Options& o,
+                 const std::vector<std::string>& labels) {
+  if (const onnx::StringArray* texts = v.strings()) {
+    std::printf("  %s  text", name.c_str());
+    for (size_t i = 0; i < texts->texts.size() && i < 8; i++) std::printf(" \"%s\"", texts->texts[i].c_str());
+    std::printf("%s\n", texts->texts.size() > 8 ? " ..." : "");
+  } else if (const onnx::Sequence* s = v.sequence()) {
+    std::printf("  %s  sequence of %zu\n", name.c_str(), s->items.size());
+    for (size_t i = 0; i < s->items.size() && i < 8; i++) print_value(str(name, "[", i, "]"), s->items[i], o, labels);
+  } else if (v.is_none()) {
+    std::printf("  %s  nothing\n", name.c_str());
+  } else {
+    print_tensor(name, v.as_tensor(), o, labels);
+  }
+}
+
+/// Writes a result as .npy, .png or .jpg.
+void save(const Tensor& t, const std::string& path) {
+  if (path.ends_with(".npy")) nn::npy_save(t, path);
+  else save_picture(t, path);
+  std::printf("wrote %s\n", path.c_str());
+}
+
+// ---- what else is asked for ----
+
+Tensors tensors_of(const onnx::Model::NamedValues& values) {
+  Tensors out;
+  for (const auto& [name, v] : values)
+    if (const Tensor t = v.as_tensor(); t.defined()) out.push_back(t);
+  return out;
+}
+
+/// Times captured calls with the same inputs.
+void benchmark(const onnx::Model& model, const onnx::Model::NamedValues& inputs, const Options& o) {
+  Tensors given;
+  for (const auto& [name, v] : inputs) {
+    const Tensor* t = v.tensor();
+    TG_CHECK(app::UsageError, t, "[run] input ", name, " is no tensor: such models cannot be timed");
+    given.push_back(*t);
+  }
+  auto call = jit([&](const Tensors& in) {
+    onnx::Model::NamedValues values;
+    for (size_t i = 0; i < in.size(); i++)
+      values.emplace_back(inputs[i].first, onnx::Value(in[i], inputs[i].second.elem()));
+    return tensors_of(model.run(values));
+  });
+  for (int i = 0; i < 3; i++) call(given);
+  GlobalCounters::reset();
+  std::vector<double> seconds;
+  for (const auto start = SteadyClock::now(); seconds.size() < 5 || since(start) < static_cast<double>(o.seconds);) {
+    const auto one = SteadyClock::now();
+    call(given);
+    Device::synchronize();
+    seconds.push_back(since(one));
+  }
+  const auto calls = static_cast<int64_t>(seconds.size());
+  const Summary s = summarize(seconds);
+  const double operations = static_cast<double>(GlobalCounters::ops) / static_cast<double>(calls);
+  std::printf("%lld calls: median %s (least %s, greatest %s), %lld kernels, %s operations, %s/s",
+              static_cast<long long>(calls), human_seconds(s.median).c_str(), human_seconds(s.min).c_str(),
+              human_seconds(s.max).c_str(), static_cast<long long>(GlobalCounters::kernels / calls),
+              human_count(operations).c_str(), human_count(operations / s.median).c_str());
+  if (Device::get(Device::default_name()).kind() == "CPU")
+    std::printf(" (%.0f %% of the peak of float32)", 100 * operations / s.median / measured_roofline().operations);
+  std::printf("\n");
+}
+
+/// Prints the kernels that take longest.
+void profile(const Tensors& results) {
+  const Inspection in = inspect(results, {.measure = true});
+  double all = 0;
+  std::vector<const InspectedKernel*> order;
+  for (const InspectedKernel& k : in.kernels) {
+    all += k.seconds;
+    order.push_back(&k);
+  }
+  std::ranges::stable_sort(order, std::greater<>(), [](const InspectedKernel* k) { return k->seconds; });
+  std::printf("%zu kernels, %s; those that take longest:\n", in.kernels.size(), human_seconds(all).c_str());
+  for (size_t i = 0; i < order.size() && i < 15; i++) {
+    const InspectedKernel& k = *order[i];
+    const double operations = static_cast<double>(k.estimates.ops);
+    std::printf("  %4.1f %%  %9s  %9s/s  %s  %s\n", all > 0 ? 100 * k.seconds / all : 0,
+                human_seconds(k.seconds).c_str(), human_count(k.seconds > 0 ? operations / k.seconds : 0).c_str(),
+                k.name.c_str(), k.origin.c_str());
+  }
+}
+
+onnx::Model load(const Options& o) {
+  onnx::ModelOptions options;
+  if (!o.type.empty()) options.float_type = o.type == "float16" ? dtypes::float16 : dtypes::bfloat16;
+  return onnx::Model::from_file(o.model, options);
+}
+
+void print_inputs(const onnx::Model& model, const std::vector<MadeInput>& made) {
+  std::printf("inputs:\n");
+  for (size_t i = 0; i < made.size(); i++)
+    std::printf("  %s  %s  %s (%s)\n", made[i].name.c_str(), describe(model.inputs()[i]).c_str(),
+                str(made[i].value.shape()).c_str(), made[i].made.c_str());
+}
+
+const Tensor named(const onnx::Model::NamedValues& results, const std::string& name) {
+  std::string known;
+  for (const auto& [n, v] : results) {
+    if (n == name) return v.as_tensor();
+    known += str(known.empty() ? "" : ", ", n);
+  }
+  throw UsageError(str("[run] got output ", name, ", expected one of: ", known));
+}
+
+int run(Options& o) {
+  for (const std::string& text : o.inputs) o.input.given.insert(split(text, "--input"));
+  for (const std::string& text : o.sizes) {
+    const auto [name, value] = split(text, "--size");
+    const std::vector<int64_t> sizes = numbers(value);
+    if (value.find('x') == std::string::npos) o.input.sizes[name] = sizes[0];
+    o.input.shapes[name] = sizes;
+  }
+  const std::vector<std::string> labels = o.labels.empty() ? std::vector<std::string>() : read_labels(o.labels);
+  const onnx::Model model = load(o);
+  const std::vector<MadeInput> made = make_inputs(model, o.input);
+  print_inputs(model, made);
+  onnx::Model::NamedValues inputs;
+  for (const MadeInput& m : made) inputs.emplace_back(m.name, m.value);
+  const auto start = SteadyClock::now();
+  const onnx::Model::NamedValues results = model.run(inputs);
+  const Tensors tensors = tensors_of(results);
+  if (o.profile) profile(tensors);
+  if (o.explain) std::cout << explain(inspect(tensors, {.measure = true}), measured_roofline()) << std::flush;
+  realize(tensors);
+  Device::synchronize();
+  std::printf("outputs, %s with %lld kernels compiled:\n", human_seconds(since(start)).c_str(),
+              static_cast<long long>(GlobalCounters::compiled.load()));
+  for (const auto& [name, v] : results) print_value(name, v, o, labels);
+  for (const std::string& text : o.outputs) {
+    const auto [name, path] = split(text, "--output");
+    save(named(results, name), path);
+  }
+  if (o.benchmark) benchmark(model, inputs, o);
+  return kOk;
+}
+
+}  // namespace
+
+std::function<int()> define_run(CLI::App& app) {
+  auto o = std::make_shared<Options>();
+  app.footer(
+      "Examples:\n  tg run model.onnx\n  tg run resnet.onnx -i image=cat.jpg --mean 0.485,0.456,0.406 --std "
+      "0.229,0.224,0.225 --labels classes.txt\n  tg run vad.onnx -i input=speech.wav -i sr=16000 --benchmark\n  tg run "
+      "upscale.onnx -i x=small.png -o y=large.png");
+  app.add_option("model", o->model, "An ONNX file")->required();
+  app.add_option("-i,--input", o->inputs,
+                 "NAME=FILE (picture, sound, .npy, text), random, zeros, ones, or numbers 1,2,3");
+  app.add_option("-o,--output", o->outputs, "NAME=FILE: write an output as .npy, .png or .jpg");
+  app.add_option("--size", o->sizes,
+                 "NAME=NUMBER: a size that the file only names; INPUT=2x512: the shape of an input");
+  app.add_option("--labels", o->labels, "A file with the name of each class, one a line");
+  app.add_option("--top", o->top, "So many of the most likely classes")->check(whole_number(1, 1000));
+  app.add_option("--mean", o->input.picture.mean, "Subtracted from pictures, for all or each channel")->delimiter(',');
+  app.add_option("--std", o->input.picture.deviation, "What pictures are divided by then")->delimiter(',');
+  app.add_option("--scale", o->input.picture.scale, "What pixels are multiplied by first")->capture_default_str();
+  app.add_flag("--bgr", o->input.picture.bgr, "Give pictures as blue, green, red");
+  app.add_option("--rate", o->input.rate, "Samples of sound a second")
+      ->check(whole_number(1, 1'000'000))
+      ->capture_default_str();
+  app.add_option("--seed", o->input.seed, "Of random inputs")->check(whole_number(0, INT32_MAX));
+  app.add_option("--type", o->type, "Compute float32 models in this type")
+      ->check(CLI::IsMember({"float16", "bfloat16"}));
+  app.add_flag("--benchmark", o->benchmark, "Time captured calls");
+  app.add_option("--seconds", o->seconds, "How long to time them")->check(whole_number(1, 3600))->capture_default_str();
+  app.add_flag("--profile", o->profile, "Show the kernels that take longest");
+  app.add_flag("--explain", o->explain, "Show all kernels, and what limits each");
+  return [o] { return run(*o); };
+}
+
+}  // namespace tg::app
