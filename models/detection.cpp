@@ -12,6 +12,13 @@ namespace {
 
 using Box = std::array<double, 4>;
 
+std::vector<Box> rows(const Tensor& boxes) {
+  const std::vector<double> values = boxes.to_vector<double>();
+  std::vector<Box> out(values.size() / 4);
+  for (size_t i = 0; i < out.size(); i++) std::copy_n(&values[4 * i], 4, out[i].begin());
+  return out;
+}
+
 double area(const Box& b, double last) { return (b[2] - b[0] + last) * (b[3] - b[1] + last); }
 
 double iou(const Box& a, const Box& b, double last) {
@@ -49,9 +56,8 @@ std::vector<int64_t> nms(const Tensor& boxes, const Tensor& scores, const NmsOpt
   const size_t n = static_cast<size_t>(boxes.shape(0));
   TG_CHECK(ValueError, o.classes.empty() || o.classes.size() == n, "[nms] got ", o.classes.size(), " classes of ", n,
            " boxes");
-  const std::vector<double> corners = boxes.to_vector<double>(), score = scores.to_vector<double>();
-  std::vector<Box> box(n);
-  for (size_t i = 0; i < n; i++) std::copy_n(corners.begin() + static_cast<std::ptrdiff_t>(4 * i), 4, box[i].begin());
+  const std::vector<Box> box = rows(boxes);
+  const std::vector<double> score = scores.to_vector<double>();
   std::vector<size_t> order(n);
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t i, size_t j) { return score[i] > score[j]; });
@@ -66,6 +72,23 @@ std::vector<int64_t> nms(const Tensor& boxes, const Tensor& scores, const NmsOpt
   for (const size_t i : order)
     if (!suppressed(i)) kept.push_back(static_cast<int64_t>(i));
   return kept;
+}
+
+std::vector<Detection> detections(const Tensor& boxes, const Tensor& scores, const std::vector<int64_t>& labels,
+                                  const NmsOptions& o) {
+  TG_CHECK(ValueError, std::ssize(labels) == boxes.shape(0), "[detections] got ", labels.size(), " labels of ",
+           boxes.shape(0), " boxes");
+  NmsOptions by_class = o;
+  by_class.classes = labels;
+  const std::vector<int64_t> kept = nms(boxes, scores, by_class);
+  const std::vector<Box> box = rows(boxes);
+  const std::vector<double> score = scores.to_vector<double>();
+  std::vector<Detection> out;
+  for (const int64_t i : kept) {
+    const size_t k = static_cast<size_t>(i);
+    out.push_back({box[k], score[k], labels[k]});
+  }
+  return out;
 }
 
 }  // namespace tg::models

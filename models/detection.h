@@ -1,6 +1,7 @@
 /// \file What detectors of objects share: boxes, how much they overlap, suppression of those that overlap too much.
 /// Boxes are (x1, y1, x2, y2), the corners of least and greatest coordinates.
 #pragma once
+#include <array>
 #include <vector>
 
 #include "tinygrad/tensor/tensor.h"
@@ -26,5 +27,16 @@ struct NmsOptions {
 /// the greatest score (n) first. Computed at once. ShapeError for other shapes, ValueError for another number of
 /// classes than boxes.
 std::vector<int64_t> nms(const Tensor& boxes, const Tensor& scores, const NmsOptions& o = {});
+
+/// An object that was found.
+struct Detection {
+  std::array<double, 4> box;
+  double score;
+  int64_t label;
+};
+/// Returns the boxes that nms() keeps, each with its score and its label, which is its class. Errors as nms();
+/// ValueError for another number of labels than boxes.
+std::vector<Detection> detections(const Tensor& boxes, const Tensor& scores, const std::vector<int64_t>& labels,
+                                  const NmsOptions& o = {});
 
 }  // namespace tg::models
