@@ -2,22 +2,12 @@
 #include "models/detection.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 
 #include "tinygrad/base/error.h"
 
 namespace tg::models {
 namespace {
-
-using Box = std::array<double, 4>;
-
-std::vector<Box> rows(const Tensor& boxes) {
-  const std::vector<double> values = boxes.to_vector<double>();
-  std::vector<Box> out(values.size() / 4);
-  for (size_t i = 0; i < out.size(); i++) std::copy_n(&values[4 * i], 4, out[i].begin());
-  return out;
-}
 
 double area(const Box& b, double last) { return (b[2] - b[0] + last) * (b[3] - b[1] + last); }
 
@@ -26,6 +16,20 @@ double iou(const Box& a, const Box& b, double last) {
   const double height = std::min(a[3], b[3]) - std::max(a[1], b[1]) + last;
   if (width <= 0 || height <= 0) return 0;
   return width * height / (area(a, last) + area(b, last) - width * height);
+}
+
+/// Returns the numbers of the objects that are kept, in order.
+std::vector<size_t> kept_objects(const std::vector<Detection>& objects, double threshold, double last) {
+  std::vector<size_t> order(objects.size()), kept;
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t i, size_t j) { return objects[i].score > objects[j].score; });
+  for (const size_t i : order) {
+    const bool overlaps = std::any_of(kept.begin(), kept.end(), [&](size_t j) {
+      return objects[i].label == objects[j].label && iou(objects[i].box, objects[j].box, last) > threshold;
+    });
+    if (!overlaps) kept.push_back(i);
+  }
+  return kept;
 }
 
 }  // namespace
@@ -56,38 +60,24 @@ std::vector<int64_t> nms(const Tensor& boxes, const Tensor& scores, const NmsOpt
   const size_t n = static_cast<size_t>(boxes.shape(0));
   TG_CHECK(ValueError, o.classes.empty() || o.classes.size() == n, "[nms] got ", o.classes.size(), " classes of ", n,
            " boxes");
-  const std::vector<Box> box = rows(boxes);
+  const std::vector<Box> box = box_rows(boxes);
   const std::vector<double> score = scores.to_vector<double>();
-  std::vector<size_t> order(n);
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t i, size_t j) { return score[i] > score[j]; });
-  std::vector<int64_t> kept;
-  const auto suppressed = [&](size_t i) {
-    return std::any_of(kept.begin(), kept.end(), [&](int64_t k) {
-      const size_t j = static_cast<size_t>(k);
-      if (!o.classes.empty() && o.classes[i] != o.classes[j]) return false;
-      return iou(box[i], box[j], o.last_pixel) > o.iou_threshold;
-    });
-  };
-  for (const size_t i : order)
-    if (!suppressed(i)) kept.push_back(static_cast<int64_t>(i));
-  return kept;
+  std::vector<Detection> objects;
+  for (size_t i = 0; i < n; i++) objects.push_back({box[i], score[i], o.classes.empty() ? 0 : o.classes[i]});
+  const std::vector<size_t> kept = kept_objects(objects, o.iou_threshold, o.last_pixel);
+  return {kept.begin(), kept.end()};
 }
 
-std::vector<Detection> detections(const Tensor& boxes, const Tensor& scores, const std::vector<int64_t>& labels,
-                                  const NmsOptions& o) {
-  TG_CHECK(ValueError, std::ssize(labels) == boxes.shape(0), "[detections] got ", labels.size(), " labels of ",
-           boxes.shape(0), " boxes");
-  NmsOptions by_class = o;
-  by_class.classes = labels;
-  const std::vector<int64_t> kept = nms(boxes, scores, by_class);
-  const std::vector<Box> box = rows(boxes);
-  const std::vector<double> score = scores.to_vector<double>();
+std::vector<Box> box_rows(const Tensor& boxes) {
+  const std::vector<double> values = boxes.to_vector<double>();
+  std::vector<Box> out(values.size() / 4);
+  for (size_t i = 0; i < out.size(); i++) std::copy_n(&values[4 * i], 4, out[i].begin());
+  return out;
+}
+
+std::vector<Detection> suppressed(const std::vector<Detection>& objects, double iou_threshold, double last_pixel) {
   std::vector<Detection> out;
-  for (const int64_t i : kept) {
-    const size_t k = static_cast<size_t>(i);
-    out.push_back({box[k], score[k], labels[k]});
-  }
+  for (const size_t i : kept_objects(objects, iou_threshold, last_pixel)) out.push_back(objects[i]);
   return out;
 }
 

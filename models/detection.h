@@ -28,15 +28,18 @@ struct NmsOptions {
 /// classes than boxes.
 std::vector<int64_t> nms(const Tensor& boxes, const Tensor& scores, const NmsOptions& o = {});
 
+using Box = std::array<double, 4>;
+/// Returns the rows of a tensor (n, 4), computed at once.
+std::vector<Box> box_rows(const Tensor& boxes);
+
 /// An object that was found.
 struct Detection {
-  std::array<double, 4> box;
+  Box box;
   double score;
   int64_t label;
 };
-/// Returns the boxes that nms() keeps, each with its score and its label, which is its class. Errors as nms();
-/// ValueError for another number of labels than boxes.
-std::vector<Detection> detections(const Tensor& boxes, const Tensor& scores, const std::vector<int64_t>& labels,
-                                  const NmsOptions& o = {});
+/// Returns the objects that no better one of those returned, of their label, overlaps by more than the threshold, the
+/// greatest score first.
+std::vector<Detection> suppressed(const std::vector<Detection>& objects, double iou_threshold, double last_pixel = 0);
 
 }  // namespace tg::models

@@ -83,9 +83,12 @@ std::vector<Detection> yolov3_detections(const Tensor& boxes, const YOLOv3Detect
   const std::vector<int64_t> probable = (objects > o.confidence).nonzero().flatten().to_vector<int64_t>();
   if (probable.empty()) return {};
   const Tensor rows = boxes[Tensor(probable)].realize();
-  const Tensor corners = corners_of_centers(rows(Slice(), Slice(4)));
-  return detections(corners, rows(Slice(), 4), rows(Slice(), Slice(5, None)).argmax(1).to_vector<int64_t>(),
-                    {.iou_threshold = o.iou_threshold, .last_pixel = 1});
+  const std::vector<Box> corners = box_rows(corners_of_centers(rows(Slice(), Slice(4))));
+  const std::vector<double> scores = rows(Slice(), 4).to_vector<double>();
+  const std::vector<int64_t> labels = rows(Slice(), Slice(5, None)).argmax(1).to_vector<int64_t>();
+  std::vector<Detection> found;
+  for (size_t i = 0; i < scores.size(); i++) found.push_back({corners[i], scores[i], labels[i]});
+  return suppressed(found, o.iou_threshold, 1);
 }
 
 }  // namespace tg::models
