@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "helpers/error_text.h"
 #include "models/frechet.h"
 #include "zoo/pattern.h"
@@ -28,7 +30,7 @@ TEST(Inception3, ForwardAndGradients) {
 TEST(Inception3, Training) {
   const models::Inception3 model = weighted({.classes = 10, .aux_logits = false, .dropout = 0});
   const nn::Training mode;
-  zoo::expect_recorded("inception3", "trained", model(zoo::pattern("images", {8, 3, 96, 96})));
+  zoo::expect_recorded("inception3", "trained", model(zoo::pattern("images", {4, 3, 139, 139})));
   zoo::expect_recorded("inception3", "Mixed_5d.branch1x1.bn.running_mean",
                        model.trunk.Mixed_5d.branch1x1.bn.running_mean);
 }
@@ -67,6 +69,14 @@ TEST(Frechet, Distance) {
     zoo::expect_recorded("frechet", name, Tensor::full({}, models::frechet_distance(a, b), dtypes::float64), 1e-6);
     EXPECT_NEAR(models::frechet_distance(a, a), 0, 1e-6);
   }
+}
+
+TEST(Frechet, IndependentFeatures) {
+  const std::vector<double> a{1, 4e-4, 0, 9e-6}, b{4, 1e-4, 1e-2, 1e-6};
+  double expected = 0.25;
+  for (size_t i = 0; i < a.size(); i++) expected += std::pow(std::sqrt(a[i]) - std::sqrt(b[i]), 2);
+  const Tensor mean = Tensor::zeros({4}), other({0.5, 0., 0., 0.});
+  EXPECT_NEAR(models::frechet_distance({mean, Tensor(a).diag()}, {other, Tensor(b).diag()}), expected, 1e-7);
 }
 
 TEST(Frechet, Errors) {

@@ -90,7 +90,7 @@ TEST(YOLOv3, Detections) {
     found.insert(found.end(), d.box.begin(), d.box.end());
     found.insert(found.end(), {d.score, static_cast<double>(d.label)});
   }
-  zoo::expect_recorded("yolov3_detections", "found", Tensor(found).reshape(-1, 6));
+  zoo::expect_recorded("yolov3_detections", "found", Tensor(found).reshape(-1, 6), 2e-5);
   EXPECT_TRUE(models::yolov3_detections(boxes, {.confidence = 1}).empty());
 }
 

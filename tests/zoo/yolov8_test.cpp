@@ -74,7 +74,7 @@ TEST(YOLOv8, Detections) {
                    (zoo::pattern("classes", {2, 3, 80}) + 1) / 2},
                   1);
   zoo::expect_recorded("yolov8_detections", "found",
-                       models::yolov8_detections(predictions, {.max_detections = 40, .confidence = 0.6}));
+                       models::yolov8_detections(predictions, {.max_detections = 40, .confidence = 0.6}), 2e-5);
   EXPECT_EQ(models::yolov8_detections(predictions).shape(), (Shape{2, 80, 6}));
 }
 

@@ -40,7 +40,7 @@ out["transformed"] = model(images)
 model.transform_input = False
 model.AuxLogits = None
 model.train()
-with torch.no_grad(): out["trained"] = model(pattern("images", 8, 3, 96, 96)).logits
+with torch.no_grad(): out["trained"] = model(pattern("images", 4, 3, 139, 139)).logits
 out["Mixed_5d.branch1x1.bn.running_mean"] = model.Mixed_5d.branch1x1.bn.running_mean
 record("inception3", out)
 
