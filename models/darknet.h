@@ -24,9 +24,9 @@ struct DarknetLayer {
   bool operator==(const DarknetLayer&) const = default;
 };
 
-/// Reads the layers of a configuration file's text. FormatError, with the number of the line, for what is no such text,
-/// for other kinds of layers and activations, and for layers that do not exist.
-std::vector<DarknetLayer> parse_darknet(std::string_view text);
+/// Reads the layers of a configuration file's text. FormatError, with `name` and the number of the line, for what is no
+/// such text, for other kinds of layers and activations, and for layers that do not exist.
+std::vector<DarknetLayer> parse_darknet(std::string_view text, std::string_view name = "text");
 
 /// A layer with its weights, of which only convolutions have some: "0" is the convolution, "1" the batch norm.
 struct DarknetModule {

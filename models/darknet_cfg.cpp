@@ -26,11 +26,18 @@ std::vector<std::string_view> parts(std::string_view text, char separator) {
   return out;
 }
 
-int64_t number(std::string_view text, int64_t least, int64_t greatest, int64_t line) {
+/// A line of a file, to begin messages with.
+struct Line {
+  std::string_view file;
+  int64_t number = 0;
+  std::string text() const { return str("[parse_darknet] ", file, ":", number, ": "); }
+};
+
+int64_t number(std::string_view text, int64_t least, int64_t greatest, const Line& line) {
   int64_t out = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   TG_CHECK(FormatError, error == std::errc() && end == text.data() + text.size() && out >= least && out <= greatest,
-           "[parse_darknet] line ", line, ": got \"", text, "\", expected a number from ", least, " to ", greatest);
+           line.text(), "got \"", text, "\", expected a number from ", least, " to ", greatest);
   return out;
 }
 
@@ -38,10 +45,10 @@ int64_t number(std::string_view text, int64_t least, int64_t greatest, int64_t l
 struct Section {
   struct Setting {
     std::string_view key, value;
-    int64_t line;
+    Line line;
   };
   std::string_view name;
-  int64_t line = 0;
+  Line line;
   std::vector<Setting> settings;
 
   const Setting* find(std::string_view key) const {
@@ -55,26 +62,26 @@ struct Section {
   }
   std::vector<int64_t> list(std::string_view key, int64_t least, int64_t greatest) const {
     const Setting* s = find(key);
-    TG_CHECK(FormatError, s != nullptr, "[parse_darknet] line ", line, ": [", name, "] has no ", key);
+    TG_CHECK(FormatError, s != nullptr, line.text(), "[", name, "] has no ", key);
     std::vector<int64_t> out;
     for (const std::string_view part : parts(s->value, ',')) out.push_back(number(part, least, greatest, s->line));
     return out;
   }
 };
 
-std::vector<Section> sections(std::string_view text) {
+std::vector<Section> sections(std::string_view text, std::string_view file) {
   std::vector<Section> out;
-  int64_t at = 0;
+  Line at{file};
   for (const std::string_view line : parts(text, '\n')) {
-    at++;
+    at.number++;
     if (line.empty() || line.front() == '#' || line.front() == ';') continue;
     if (line.front() == '[' && line.back() == ']') {
       out.push_back({trimmed(line.substr(1, line.size() - 2)), at, {}});
       continue;
     }
     const size_t equal = line.find('=');
-    TG_CHECK(FormatError, equal != std::string_view::npos && !out.empty(), "[parse_darknet] line ", at, ": got \"",
-             line, "\", expected [name] or key=value");
+    TG_CHECK(FormatError, equal != std::string_view::npos && !out.empty(), at.text(), "got \"", line,
+             "\", expected [name] or key=value");
     out.back().settings.push_back({trimmed(line.substr(0, equal)), trimmed(line.substr(equal + 1)), at});
   }
   return out;
@@ -90,8 +97,9 @@ DarknetLayer convolutional(const Section& s) {
                    .batch_normalize = s.get("batch_normalize", 0, 0, 1) == 1};
   const Section::Setting* activation = s.find("activation");
   out.leaky = activation != nullptr && activation->value == "leaky";
-  TG_CHECK(FormatError, out.leaky || (activation != nullptr && activation->value == "linear"), "[parse_darknet] line ",
-           activation == nullptr ? s.line : activation->line, ": expected activation=leaky or activation=linear");
+  TG_CHECK(FormatError, out.leaky || (activation != nullptr && activation->value == "linear"),
+           (activation == nullptr ? s.line : activation->line).text(),
+           "expected activation=leaky or activation=linear");
   return out;
 }
 
@@ -100,7 +108,7 @@ std::vector<int64_t> sources(const Section& s, std::string_view key, int64_t at)
   std::vector<int64_t> out = s.list(key, -kMost, kMost);
   for (int64_t& layer : out) {
     if (layer < 0) layer += at;
-    TG_CHECK(FormatError, layer >= 0 && layer < at, "[parse_darknet] line ", s.line, ": [", s.name,
+    TG_CHECK(FormatError, layer >= 0 && layer < at, s.line.text(), "[", s.name,
              "] names a layer that is not before it");
   }
   return out;
@@ -111,7 +119,7 @@ DarknetLayer yolo(const Section& s) {
   const std::vector<int64_t> sides = s.list("anchors", 1, kMost);
   const int64_t pairs = std::ssize(sides) / 2;
   for (const int64_t i : s.list("mask", 0, std::max<int64_t>(pairs, 1) - 1)) {
-    TG_CHECK(FormatError, i < pairs, "[parse_darknet] line ", s.line, ": [yolo] has no anchors");
+    TG_CHECK(FormatError, i < pairs, s.line.text(), "[yolo] has no anchors");
     const size_t first = static_cast<size_t>(2 * i);
     out.anchors.emplace_back(static_cast<double>(sides[first]), static_cast<double>(sides[first + 1]));
   }
@@ -124,7 +132,7 @@ DarknetLayer layer(const Section& s, int64_t at) {
   if (s.name == "route") return {.kind = DarknetLayer::kRoute, .from = sources(s, "layers", at)};
   if (s.name == "shortcut") return {.kind = DarknetLayer::kShortcut, .from = sources(s, "from", at)};
   if (s.name == "upsample") return {.kind = DarknetLayer::kUpsample, .stride = s.get("stride", 2, 2, 2)};
-  TG_CHECK(FormatError, s.name == "maxpool", "[parse_darknet] line ", s.line, ": got [", s.name,
+  TG_CHECK(FormatError, s.name == "maxpool", s.line.text(), "got [", s.name,
            "], expected convolutional, maxpool, upsample, route, shortcut or yolo");
   const int64_t stride = s.get("stride", 1, 1, kMost);
   return {.kind = DarknetLayer::kMaxpool, .size = s.get("size", stride, 1, kMost), .stride = stride};
@@ -132,10 +140,10 @@ DarknetLayer layer(const Section& s, int64_t at) {
 
 }  // namespace
 
-std::vector<DarknetLayer> parse_darknet(std::string_view text) {
-  const std::vector<Section> all = sections(text);
-  TG_CHECK(FormatError, !all.empty() && (all[0].name == "net" || all[0].name == "network"),
-           "[parse_darknet] expected [net] first");
+std::vector<DarknetLayer> parse_darknet(std::string_view text, std::string_view name) {
+  const std::vector<Section> all = sections(text, name);
+  TG_CHECK(FormatError, !all.empty() && (all[0].name == "net" || all[0].name == "network"), "[parse_darknet] ", name,
+           ": expected [net] first");
   std::vector<DarknetLayer> out;
   for (size_t i = 1; i < all.size(); i++) out.push_back(layer(all[i], std::ssize(out)));
   return out;

@@ -114,26 +114,26 @@ TEST(Darknet, DamagedConfigurations) {
   const auto error = [](const std::string& text) {
     return test::error_text<FormatError>([&] { models::parse_darknet(text); });
   };
-  EXPECT_EQ(error(""), "[parse_darknet] expected [net] first");
-  EXPECT_EQ(error("[yolo]\n"), "[parse_darknet] expected [net] first");
-  EXPECT_EQ(error("a=1\n"), "[parse_darknet] line 1: got \"a=1\", expected [name] or key=value");
-  EXPECT_EQ(error("[net]\n\nbatch\n"), "[parse_darknet] line 3: got \"batch\", expected [name] or key=value");
+  EXPECT_EQ(error(""), "[parse_darknet] text: expected [net] first");
+  EXPECT_EQ(error("[yolo]\n"), "[parse_darknet] text: expected [net] first");
+  EXPECT_EQ(error("a=1\n"), "[parse_darknet] text:1: got \"a=1\", expected [name] or key=value");
+  EXPECT_EQ(error("[net]\n\nbatch\n"), "[parse_darknet] text:3: got \"batch\", expected [name] or key=value");
   EXPECT_EQ(error("[net]\n[lstm]\n"),
-            "[parse_darknet] line 2: got [lstm], expected convolutional, maxpool, upsample, route, shortcut or yolo");
+            "[parse_darknet] text:2: got [lstm], expected convolutional, maxpool, upsample, route, shortcut or yolo");
   EXPECT_EQ(error("[net]\n[convolutional]\nfilters=1x\n"),
-            "[parse_darknet] line 3: got \"1x\", expected a number from 1 to 65536");
+            "[parse_darknet] text:3: got \"1x\", expected a number from 1 to 65536");
   EXPECT_EQ(error("[net]\n[convolutional]\nfilters=0\n"),
-            "[parse_darknet] line 3: got \"0\", expected a number from 1 to 65536");
+            "[parse_darknet] text:3: got \"0\", expected a number from 1 to 65536");
   EXPECT_EQ(error("[net]\n[convolutional]\n"),
-            "[parse_darknet] line 2: expected activation=leaky or activation=linear");
+            "[parse_darknet] text:2: expected activation=leaky or activation=linear");
   EXPECT_EQ(error("[net]\n[convolutional]\nactivation=mish\n"),
-            "[parse_darknet] line 3: expected activation=leaky or activation=linear");
+            "[parse_darknet] text:3: expected activation=leaky or activation=linear");
   EXPECT_EQ(error("[net]\n[route]\nlayers=-1\n"),
-            "[parse_darknet] line 2: [route] names a layer that is not before it");
-  EXPECT_EQ(error("[net]\n[shortcut]\n"), "[parse_darknet] line 2: [shortcut] has no from");
-  EXPECT_EQ(error("[net]\n[yolo]\nmask=0\nanchors=10\n"), "[parse_darknet] line 2: [yolo] has no anchors");
+            "[parse_darknet] text:2: [route] names a layer that is not before it");
+  EXPECT_EQ(error("[net]\n[shortcut]\n"), "[parse_darknet] text:2: [shortcut] has no from");
+  EXPECT_EQ(error("[net]\n[yolo]\nmask=0\nanchors=10\n"), "[parse_darknet] text:2: [yolo] has no anchors");
   EXPECT_EQ(error("[net]\n[yolo]\nmask=2\nanchors=10,10, 20,20\n"),
-            "[parse_darknet] line 3: got \"2\", expected a number from 0 to 1");
+            "[parse_darknet] text:3: got \"2\", expected a number from 0 to 1");
 }
 
 TEST(Darknet, Errors) {
