@@ -1017,3 +1017,19 @@ put("chat_reply", "bad_no_form", b"m")
 put("chat_reply", "bad_high", b"\xff")
 put("chat_reply", "bad_space", b" ")
 put("chat_reply", "bad_zero", b"\0<tool_call>")
+
+# ---- darknet ----
+NET = b"[net]\nwidth=416\n"
+CONV = b"[convolutional]\nfilters=%d\nsize=3\nstride=1\npad=1\nactivation=leaky\n"
+YOLO = b"[yolo]\nmask = 0,1\nanchors = 10,13,  16,30\nclasses=1\n"
+put("darknet", "good_yolo", NET + b"# head\n" + CONV % 12 + YOLO)
+put("darknet", "good_layers", b"; all kinds\r\n[network]\r\n" + CONV % 4 + b"[maxpool]\nsize=2\nstride=2\n" +
+    b"[upsample]\nstride=2\n[shortcut]\nfrom=-3\nactivation=linear\n[route]\nlayers = -1, 0\n" + YOLO)
+put("darknet", "bad_no_net", CONV % 4)
+put("darknet", "bad_kind", NET + b"[rnn]\n")
+put("darknet", "bad_no_value", NET + b"[yolo]\nmask\n")
+put("darknet", "bad_huge", NET + CONV % 10**20)
+put("darknet", "bad_later_layer", NET + CONV % 4 + b"[route]\nlayers=1\n")
+put("darknet", "bad_mask", NET + YOLO.replace(b"0,1", b"0,2"))
+put("darknet", "bad_anchor", NET + YOLO.replace(b"13", b"-13"))
+put("darknet", "bad_activation", NET + (CONV % 4).replace(b"leaky", b"mish"))

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fuzz/chat_targets.h"
+#include "fuzz/darknet_target.h"
 #include "fuzz/jit_target.h"
 #include "fuzz/onnx_target.h"
 #include "fuzz/recording_target.h"
@@ -292,6 +293,7 @@ inline constexpr Target kTargets[] = {
     {"chat_template", chat_template},
     {"json_schema", json_schema},
     {"chat_reply", chat_reply},
+    {"darknet", darknet},
 };
 
 }  // namespace tg::fuzz
