@@ -45,30 +45,31 @@ def network(channels, heads, attention, depth, context, linear, groups=32, vecto
   return model.eval(), lambda name: name_here(name, list(reversed(attention)))
 
 
-latents, steps, context = pattern("latents", 2, 4, 16, 8), torch.tensor([3, 981]), pattern("context", 2, 5, 24)
-result = {"embedding": get_timestep_embedding(steps, 32, flip_sin_to_cos=True, downscale_freq_shift=0)}
-for name, heads, linear in (("sd1", (4, 4, 4, 4), False), ("sd2", (2, 4, 4, 4), True)):
-  model, rename = network((16, 32, 32, 32), heads, (True, True, True, False), 1, 24, linear, 8)
-  give_weights(model, rename)
-  result[name] = model(latents, steps, context).sample
+if __name__ == "__main__":
+  latents, steps, context = pattern("latents", 2, 4, 16, 8), torch.tensor([3, 981]), pattern("context", 2, 5, 24)
+  result = {"embedding": get_timestep_embedding(steps, 32, flip_sin_to_cos=True, downscale_freq_shift=0)}
+  for name, heads, linear in (("sd1", (4, 4, 4, 4), False), ("sd2", (2, 4, 4, 4), True)):
+    model, rename = network((16, 32, 32, 32), heads, (True, True, True, False), 1, 24, linear, 8)
+    give_weights(model, rename)
+    result[name] = model(latents, steps, context).sample
 
-model, rename = network((16, 32), (2, 4), (False, True), (1, 2), 24, True, 8, (12, 82))
-names = give_weights(model, rename)
-text, sizes = pattern("text", 2, 10), numbers("sizes", 1024, 2, 6)
-out = model(latents, steps, context, added_cond_kwargs={"text_embeds": text, "time_ids": sizes}).sample
-result["xl"] = out
-result.update(gradients(model, out, names))
-some = ("gradient.input_blocks.0.0.weight", "gradient.time_embed.0.weight", "gradient.label_emb.0.2.weight",
-        "gradient.input_blocks.5.1.transformer_blocks.1.attn2.to_k.weight",
-        "gradient.output_blocks.2.2.conv.weight", "gradient.middle_block.1.proj_in.weight",
-        "gradient.output_blocks.4.0.skip_connection.weight")
-record("unet", result, lambda key: not key.startswith("gradient.") or key in some)
+  model, rename = network((16, 32), (2, 4), (False, True), (1, 2), 24, True, 8, (12, 82))
+  names = give_weights(model, rename)
+  text, sizes = pattern("text", 2, 10), numbers("sizes", 1024, 2, 6)
+  out = model(latents, steps, context, added_cond_kwargs={"text_embeds": text, "time_ids": sizes}).sample
+  result["xl"] = out
+  result.update(gradients(model, out, names))
+  some = ("gradient.input_blocks.0.0.weight", "gradient.time_embed.0.weight", "gradient.label_emb.0.2.weight",
+          "gradient.input_blocks.5.1.transformer_blocks.1.attn2.to_k.weight",
+          "gradient.output_blocks.2.2.conv.weight", "gradient.middle_block.1.proj_in.weight",
+          "gradient.output_blocks.4.0.skip_connection.weight")
+  record("unet", result, lambda key: not key.startswith("gradient.") or key in some)
 
-with torch.device("meta"):
-  for name, *sizes in (
-      ("sd1", (320, 640, 1280, 1280), 8, (True, True, True, False), 1, 768, False),
-      ("sd2", (320, 640, 1280, 1280), (5, 10, 20, 20), (True, True, True, False), 1, 1024, True),
-      ("sdxl", (320, 640, 1280), (5, 10, 20), (False, True, True), (1, 2, 10), 2048, True, 32, (256, 2816)),
-      ("sdxl_refiner", (384, 768, 1536, 1536), (6, 12, 24, 24), (False, True, True, False), 4, 1280, True, 32,
-       (256, 2560))):
-    record_names(f"unet_{name}", *network(*sizes))
+  with torch.device("meta"):
+    for name, *sizes in (
+        ("sd1", (320, 640, 1280, 1280), 8, (True, True, True, False), 1, 768, False),
+        ("sd2", (320, 640, 1280, 1280), (5, 10, 20, 20), (True, True, True, False), 1, 1024, True),
+        ("sdxl", (320, 640, 1280), (5, 10, 20), (False, True, True), (1, 2, 10), 2048, True, 32, (256, 2816)),
+        ("sdxl_refiner", (384, 768, 1536, 1536), (6, 12, 24, 24), (False, True, True, False), 4, 1280, True, 32,
+         (256, 2560))):
+      record_names(f"unet_{name}", *network(*sizes))
