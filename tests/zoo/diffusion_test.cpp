@@ -54,21 +54,43 @@ TEST(Diffusion, StableDiffusion1) {
   EXPECT_EQ(images.dtype(), dtypes::uint8);
 }
 
-TEST(Diffusion, StableDiffusion2AndXl) {
+TEST(Diffusion, StableDiffusion2) {
   models::StableDiffusionOptions o = small_options();
-  o.unet.multipliers = o.unet.depths = {1, 1};
-  const Tensor tokens = zoo::numbers("prompt", 60, {1, 9});
-  const models::ImageOptions size{.height = 16, .width = 16, .steps = 3};
-  const models::StableDiffusion2 second(o);
-  EXPECT_TRUE(second.latents(tokens, tokens, size).isfinite().all().item<bool>());
-  o.unet.context = 24 + 16;
-  o.unet.vector = 8 + 6 * 256;
-  const models::StableDiffusionXL xl(o);
-  const models::GuidingVectors guiding = xl.guiding(tokens, tokens, size);
-  EXPECT_EQ(guiding.context.shape(), (Shape{1, 9, 40}));
-  EXPECT_EQ(guiding.vector.shape(), (Shape{1, 8 + 6 * 256}));
-  EXPECT_NEAR(guiding.vector(0, 8).item<double>(), std::cos(16), 1e-5);
-  EXPECT_TRUE(xl.latents(tokens, tokens, size).isfinite().all().item<bool>());
+  o.unet = {.channels = 16,
+            .multipliers = {1, 2},
+            .attention_at = {1},
+            .depths = {1, 1},
+            .context = 24,
+            .heads = 0,
+            .head_dim = 8,
+            .linear = true,
+            .groups = 8,
+            .attention_groups = 8};
+  const models::StableDiffusion2 model(o);
+  zoo::give_weights(nn::get_state_dict(model));
+  const Tensor latents = model.latents(zoo::numbers("prompt", 60, {2, 9}), zoo::numbers("empty", 60, {2, 9}),
+                                       {.height = 32, .width = 32, .steps = 4, .noise = noise()});
+  zoo::expect_recorded("diffusion", "latents2", latents);
+}
+
+TEST(Diffusion, StableDiffusionXl) {
+  models::StableDiffusionOptions o = small_options();
+  o.unet = {.channels = 16,
+            .multipliers = {1, 2},
+            .attention_at = {2},
+            .depths = {1, 2},
+            .context = 24 + 16,
+            .heads = 0,
+            .head_dim = 8,
+            .linear = true,
+            .vector = 8 + 6 * 256,
+            .groups = 8,
+            .attention_groups = 8};
+  const models::StableDiffusionXL model(o);
+  zoo::give_weights(nn::get_state_dict(model));
+  const Tensor tokens = zoo::numbers("prompt", 60, {2, 9});
+  const models::ImageOptions image{.height = 32, .width = 32, .steps = 4, .guidance = 6, .noise = noise()};
+  zoo::expect_recorded("diffusion", "latents_xl", model.latents(tokens, tokens, image));
 }
 
 std::set<std::string> names(const nn::StateDict& state) {
