@@ -144,6 +144,29 @@ void Rnnt::visit_state(nn::StateVisitor& visitor) const {
   visitor.members("encoder, prediction, joint_net.0, joint_net.3", encoder, prediction, joint_in, joint_out);
 }
 
+Tensor rnnt_loss(const Tensor& logits, const Tensor& labels, const Tensor& times, const Tensor& lengths) {
+  TG_CHECK(ShapeError,
+           logits.ndim() == 4 && labels.ndim() == 2 && labels.shape(0) == logits.shape(0) &&
+               labels.shape(1) + 1 == logits.shape(2) && times.shape() == (Shape{logits.shape(0)}) &&
+               lengths.shape() == times.shape(),
+           "[rnnt_loss] got logits ", logits.shape(), ", labels ", labels.shape(), " and lengths ", times.shape(),
+           " and ", lengths.shape(), ", expected (batch, time, text + 1, vocabulary), (batch, text) and (batch,)");
+  const int64_t batch = logits.shape(0), time = logits.shape(1), text = labels.shape(1);
+  const Tensor logs = logits.log_softmax(), blank = logs(Ellipsis, -1).contiguous();
+  const Tensor index = labels.reshape(batch, 1, text, 1).expand(batch, time, text, 1);
+  const Tensor written = logs.slice(2, 0, text).gather(-1, index).squeeze(-1);
+  // Logarithms of the probability to write the first characters at one time.
+  const Tensor at_once = written.cumsum(-1).pad(Ints{1, 0}).contiguous();
+  auto at = [](const Tensor& t, int64_t i) { return t.slice(1, i, i + 1).squeeze(1); };
+  Tensors reached = {at(at_once, 0)};
+  for (int64_t t = 1; t < time; t++) {
+    const Tensor before = reached.back() + at(blank, t - 1) - at(at_once, t);
+    reached.push_back((before.logcumsumexp(1) + at(at_once, t)).contiguous());
+  }
+  const Tensor ends = (Tensor::stack(reached, 1) + blank).flatten(1);
+  return -ends.gather(1, ((times - 1) * (text + 1) + lengths).unsqueeze(1)).squeeze(1);
+}
+
 nn::StateDict rnnt_weights(const nn::StateDict& file) {
   nn::StateDict out;
   for (const auto& [name, t] : file) {

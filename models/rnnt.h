@@ -72,6 +72,11 @@ struct Rnnt {
   std::vector<int32_t> greedy_of_one(const Tensor& heard, int64_t length, int64_t most) const;
 };
 
+/// Returns the negative logarithm of the probability of each text, (batch,): all ways to write it in time added up. For
+/// logits (batch, time, text + 1, vocabulary) of a network that was asked with `start`, labels (batch, text), and how
+/// much of both belongs to each, (batch,) of integers. ShapeError for sizes that do not fit.
+Tensor rnnt_loss(const Tensor& logits, const Tensor& labels, const Tensor& times, const Tensor& lengths);
+
 /// Returns the weights of MLPerf's file, or of one with tinygrad's names.
 nn::StateDict rnnt_weights(const nn::StateDict& file);
 

@@ -24,6 +24,17 @@ TEST(Rnnt, ForwardAndGradients) {
   zoo::expect_gradients("rnnt", weights, logits);
 }
 
+TEST(Rnnt, Loss) {
+  const models::Rnnt model(kSmall);
+  nn::StateDict weights = nn::get_state_dict(model);
+  zoo::give_weights(weights);
+  const Tensor labels = zoo::numbers("labels", 6, {2, 4});
+  const Tensor loss = models::rnnt_loss(model(spectra(), labels, true), labels, Tensor({4, 2}), Tensor({4, 3}));
+  zoo::expect_recorded("rnnt", "loss", loss);
+  for (auto& [name, t] : weights) name.insert(0, "of_loss.");
+  zoo::expect_gradients("rnnt", weights, loss);
+}
+
 TEST(Rnnt, Greedy) {
   const models::Rnnt model(kSmall);
   const nn::StateDict weights = nn::get_state_dict(model);
@@ -73,6 +84,11 @@ TEST(Rnnt, Errors) {
             "[Rnnt] got spectra (7, 2, 12) and 1 lengths, expected (time, batch, features) and as many");
   EXPECT_EQ(test::error_text<ValueError>([&] { (void)model.greedy(spectra(), {8, 7}); }),
             "[Rnnt] got length 8 for 7 spectra");
+  EXPECT_EQ(test::error_text<ShapeError>([] {
+              models::rnnt_loss(Tensor::zeros({2, 4, 4, 7}), Tensor::zeros({2, 4}), Tensor({4, 2}), Tensor({4, 3}));
+            }),
+            "[rnnt_loss] got logits (2, 4, 4, 7), labels (2, 4) and lengths (2,) and (2,), expected (batch, time, text "
+            "+ 1, vocabulary), (batch, text) and (batch,)");
 }
 
 }  // namespace

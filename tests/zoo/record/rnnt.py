@@ -44,8 +44,29 @@ embedded = model.prediction["embed"](labels)
 logits = model.joint(model.heard(spectra), model.said(embedded)[0])
 result = {"logits": logits}
 result.update(gradients(model, logits, names))
+embedded = model.prediction["embed"](labels)
 started = torch.cat([torch.zeros_like(embedded[:, :1]), embedded], 1)
 result["started"] = model.joint(model.heard(spectra), model.said(started)[0])
+
+
+
+def loss_of(logits, labels):
+  """Returns the loss of one text, place by place in the table of times and characters."""
+  logs = logits.log_softmax(-1)
+  reached = {}
+  for t in range(logs.shape[0]):
+    for u in range(len(labels) + 1):
+      ways = []
+      if t > 0: ways.append(reached[t - 1, u] + logs[t - 1, u, -1])
+      if u > 0: ways.append(reached[t, u - 1] + logs[t, u - 1, labels[u - 1]])
+      reached[t, u] = torch.logsumexp(torch.stack(ways), 0) if ways else logs.new_zeros(())
+  return -(reached[logs.shape[0] - 1, len(labels)] + logs[-1, len(labels), -1])
+
+
+loss = torch.stack([loss_of(result["started"][0], labels[0]), loss_of(result["started"][1, :2], labels[1, :3])])
+result["loss"] = loss
+result.update((key.replace("gradient.", "gradient.of_loss."), g)
+              for key, g in gradients(model, loss, names).items())
 
 # Larger weights and another bias, with which some times have several characters and one has none.
 with torch.no_grad():
@@ -64,7 +85,9 @@ for i, length in enumerate((7, 4)):
       text, state = model.said(model.prediction["embed"](torch.tensor([[best]])), state)
   print("greedy", out)
   result[f"greedy{i}"] = torch.tensor(out)
-some = ("logits", "started", "greedy0", "greedy1", "gradient.encoder.pre_rnn.lstm.weight_ih_l0",
+some = ("logits", "started", "loss", "gradient.of_loss.joint_net.3.weight", "gradient.of_loss.prediction.embed.weight",
+        "gradient.of_loss.encoder.post_rnn.lstm.weight_ih_l0", "greedy0", "greedy1",
+        "gradient.encoder.pre_rnn.lstm.weight_ih_l0",
         "gradient.encoder.post_rnn.lstm.weight_hh_l2", "gradient.prediction.embed.weight",
         "gradient.prediction.dec_rnn.lstm.bias_hh_l1", "gradient.joint_net.0.weight")
 record("rnnt", result, lambda key: key in some)
