@@ -11,11 +11,12 @@ namespace tg::models {
 namespace {
 
 const VitsOptions& checked(const VitsOptions& o) {
-  TG_CHECK(ValueError, o.heads > 0 && o.hidden % o.heads == 0, "[Vits] got ", o.heads, " heads for size ", o.hidden,
-           ", expected a divisor");
+  TG_CHECK(ValueError, o.text.heads > 0 && o.hidden % o.text.heads == 0, "[Vits] got ", o.text.heads,
+           " heads for size ", o.hidden, ", expected a divisor");
   TG_CHECK(ValueError, o.flow_size % 2 == 0, "[Vits] got flow size ", o.flow_size, ", expected an even number");
-  TG_CHECK(ValueError, o.upsample_rates.size() == o.upsample_kernels.size(), "[Vits] got ", o.upsample_rates.size(),
-           " rates and ", o.upsample_kernels.size(), " kernels, expected one kernel for each");
+  TG_CHECK(ValueError, o.decoder.upsample_rates.size() == o.decoder.upsample_kernels.size(), "[Vits] got ",
+           o.decoder.upsample_rates.size(), " rates and ", o.decoder.upsample_kernels.size(),
+           " kernels, expected one kernel for each");
   return o;
 }
 
@@ -56,7 +57,7 @@ std::string replaced(std::string name, std::string_view from, std::string_view t
 }  // namespace
 
 Vits::Vits(const VitsOptions& o) : text_encoder(checked(o)), flow(o), decoder(o), posterior_encoder(o), options(o) {
-  if (o.stochastic_durations) stochastic_durations.emplace(o);
+  if (o.durations.stochastic) stochastic_durations.emplace(o);
   else durations.emplace(o);
   if (o.speakers > 1) embed_speaker.emplace(o.speakers, o.speaker_size);
 }
@@ -111,7 +112,7 @@ Vits::Speech Vits::operator()(const Tensor& tokens, const VitsSpeechOptions& o) 
   out.audio = decoder(out.latents, voice).squeeze(1);
   for (const int64_t length : frames.lengths) {
     out.samples.push_back(length);
-    for (const int64_t rate : options.upsample_rates) out.samples.back() *= rate;
+    for (const int64_t rate : options.decoder.upsample_rates) out.samples.back() *= rate;
   }
   return out;
 }

@@ -70,14 +70,14 @@ std::pair<Tensor, Tensor> rational_spline(const Tensor& x, const Tensor& widths,
 
 VitsSeparableConvs::VitsSeparableConvs(const VitsOptions& o, double p) : dropout(p) {
   int64_t dilation = 1;
-  for (int64_t i = 0; i < o.separable_layers; i++) {
-    const int64_t padding = (o.duration_kernel - 1) * dilation / 2;
-    convs_dilated.push_back(nn::Conv1d(o.hidden, o.hidden, o.duration_kernel,
+  for (int64_t i = 0; i < o.durations.separable_layers; i++) {
+    const int64_t padding = (o.durations.kernel - 1) * dilation / 2;
+    convs_dilated.push_back(nn::Conv1d(o.hidden, o.hidden, o.durations.kernel,
                                        {.padding = padding, .dilation = dilation, .groups = o.hidden}));
     convs_pointwise.push_back(conv(o.hidden, o.hidden));
     norms_1.emplace_back(o.hidden);
     norms_2.emplace_back(o.hidden);
-    dilation *= o.duration_kernel;
+    dilation *= o.durations.kernel;
   }
 }
 
@@ -93,9 +93,9 @@ Tensor VitsSeparableConvs::operator()(const Tensor& x, const Tensor& mask) const
 VitsSplineFlow::VitsSplineFlow(const VitsOptions& o)
     : conv_pre(conv(1, o.hidden)),
       conv_dds(o, 0),
-      conv_proj(conv(o.hidden, 3 * o.spline_bins - 1)),
-      bins(o.spline_bins),
-      bound(o.spline_bound) {}
+      conv_proj(conv(o.hidden, 3 * o.durations.spline_bins - 1)),
+      bins(o.durations.spline_bins),
+      bound(o.durations.spline_bound) {}
 
 std::pair<Tensor, Tensor> VitsSplineFlow::operator()(const Tensor& x, const Tensor& mask, const Tensor& condition,
                                                      bool reverse) const {
@@ -109,7 +109,7 @@ std::pair<Tensor, Tensor> VitsSplineFlow::operator()(const Tensor& x, const Tens
 
 VitsDurationFlows::VitsDurationFlows(const VitsOptions& o)
     : translate(Tensor::zeros({2, 1}).is_param_()), log_scale(Tensor::zeros({2, 1}).is_param_()) {
-  for (int64_t i = 0; i < o.duration_flows; i++) splines.emplace_back(o);
+  for (int64_t i = 0; i < o.durations.flows; i++) splines.emplace_back(o);
 }
 
 std::pair<Tensor, Tensor> VitsDurationFlows::forward(const Tensor& x, const Tensor& mask,
@@ -137,11 +137,11 @@ void VitsDurationFlows::visit_state(nn::StateVisitor& visitor) const {
 VitsStochasticDurations::VitsStochasticDurations(const VitsOptions& o)
     : conv_pre(conv(o.hidden, o.hidden)),
       conv_proj(conv(o.hidden, o.hidden)),
-      conv_dds(o, o.duration_dropout),
+      conv_dds(o, o.durations.dropout),
       flows(o),
       post_conv_pre(conv(1, o.hidden)),
       post_conv_proj(conv(o.hidden, o.hidden)),
-      post_conv_dds(o, o.duration_dropout),
+      post_conv_dds(o, o.durations.dropout),
       post_flows(o) {
   if (o.speaker_size > 0) cond = conv(o.speaker_size, o.hidden);
 }
@@ -175,12 +175,12 @@ Tensor VitsStochasticDurations::loss(const Tensor& hidden, const Tensor& mask, c
 }
 
 VitsDurations::VitsDurations(const VitsOptions& o)
-    : conv_1(conv(o.hidden, o.duration_channels, o.duration_kernel)),
-      norm_1(o.duration_channels),
-      conv_2(conv(o.duration_channels, o.duration_channels, o.duration_kernel)),
-      norm_2(o.duration_channels),
-      proj(conv(o.duration_channels, 1)),
-      dropout(o.duration_dropout) {
+    : conv_1(conv(o.hidden, o.durations.channels, o.durations.kernel)),
+      norm_1(o.durations.channels),
+      conv_2(conv(o.durations.channels, o.durations.channels, o.durations.kernel)),
+      norm_2(o.durations.channels),
+      proj(conv(o.durations.channels, 1)),
+      dropout(o.durations.dropout) {
   if (o.speaker_size > 0) cond = conv(o.speaker_size, o.hidden);
 }
 

@@ -13,9 +13,9 @@ nn::Conv2d conv(int64_t in, int64_t out, int64_t kernel, int64_t dilation = 1, b
 }
 
 Tensor relative(const VitsOptions& o) {
-  const int64_t dim = o.hidden / o.heads;
+  const int64_t dim = o.hidden / o.text.heads;
   const double deviation = 1 / std::sqrt(static_cast<double>(dim));
-  return Tensor::normal({1, 2 * o.window + 1, dim}, {.std = deviation}).is_param_();
+  return Tensor::normal({1, 2 * o.text.window + 1, dim}, {.std = deviation}).is_param_();
 }
 
 /// Picks along the last axis of `x` the elements that `at` (rows, columns) names; 0 where there are none.
@@ -42,9 +42,9 @@ VitsAttention::VitsAttention(const VitsOptions& o)
       out_proj(o.hidden, o.hidden),
       emb_rel_k(relative(o)),
       emb_rel_v(relative(o)),
-      heads(o.heads),
-      window(o.window),
-      dropout(o.dropout) {}
+      heads(o.text.heads),
+      window(o.text.window),
+      dropout(o.text.dropout) {}
 
 Tensor VitsAttention::operator()(const Tensor& x, const Tensor& mask) const {
   const int64_t time = x.shape(1);
@@ -63,10 +63,10 @@ Tensor VitsAttention::operator()(const Tensor& x, const Tensor& mask) const {
 VitsEncoderLayer::VitsEncoderLayer(const VitsOptions& o)
     : attention(o),
       layer_norm(o.hidden),
-      conv_1(nn::Conv1d(o.hidden, o.feed_forward, o.feed_forward_kernel)),
-      conv_2(nn::Conv1d(o.feed_forward, o.hidden, o.feed_forward_kernel)),
+      conv_1(nn::Conv1d(o.hidden, o.text.feed_forward, o.text.feed_forward_kernel)),
+      conv_2(nn::Conv1d(o.text.feed_forward, o.hidden, o.text.feed_forward_kernel)),
       final_layer_norm(o.hidden),
-      dropout(o.dropout) {}
+      dropout(o.text.dropout) {}
 
 Tensor VitsEncoderLayer::operator()(const Tensor& x, const Tensor& mask) const {
   const Tensor y = layer_norm(x + attention(x, mask).dropout(dropout));
@@ -81,8 +81,8 @@ void VitsEncoderLayer::visit_state(nn::StateVisitor& visitor) const {
 }
 
 VitsTextEncoder::VitsTextEncoder(const VitsOptions& o)
-    : embed_tokens(o.vocab_size, o.hidden), project(conv(o.hidden, 2 * o.flow_size, 1)) {
-  for (int64_t i = 0; i < o.layers; i++) layers.emplace_back(o);
+    : embed_tokens(o.text.vocab_size, o.hidden), project(conv(o.hidden, 2 * o.flow_size, 1)) {
+  for (int64_t i = 0; i < o.text.layers; i++) layers.emplace_back(o);
 }
 
 VitsTextEncoder::Result VitsTextEncoder::operator()(const Tensor& ids, const Tensor& mask) const {
@@ -179,8 +179,8 @@ VitsPosteriorEncoder::Result VitsPosteriorEncoder::operator()(const Tensor& spec
   return {parts[0], parts[1]};
 }
 
-HifiGanBlock::HifiGanBlock(int64_t channels, int64_t kernel, const VitsOptions& o) : slope(o.slope) {
-  for (const int64_t dilation : o.resblock_dilations) {
+HifiGanBlock::HifiGanBlock(int64_t channels, int64_t kernel, const VitsOptions& o) : slope(o.decoder.slope) {
+  for (const int64_t dilation : o.decoder.resblock_dilations) {
     convs1.push_back(conv(channels, channels, kernel, dilation));
     convs2.push_back(conv(channels, channels, kernel));
   }
@@ -193,17 +193,17 @@ Tensor HifiGanBlock::operator()(const Tensor& x) const {
 }
 
 HifiGan::HifiGan(const VitsOptions& o)
-    : conv_pre(conv(o.flow_size, o.decoder_channels, 7)),
-      conv_post(conv(o.decoder_channels >> o.upsample_rates.size(), 1, 7, 1, false)),
-      slope(o.slope) {
-  if (o.speaker_size > 0) cond = conv(o.speaker_size, o.decoder_channels, 1);
-  int64_t channels = o.decoder_channels;
-  for (size_t i = 0; i < o.upsample_rates.size(); i++) {
-    const int64_t rate = o.upsample_rates[i], kernel = o.upsample_kernels[i];
+    : conv_pre(conv(o.flow_size, o.decoder.channels, 7)),
+      conv_post(conv(o.decoder.channels >> o.decoder.upsample_rates.size(), 1, 7, 1, false)),
+      slope(o.decoder.slope) {
+  if (o.speaker_size > 0) cond = conv(o.speaker_size, o.decoder.channels, 1);
+  int64_t channels = o.decoder.channels;
+  for (size_t i = 0; i < o.decoder.upsample_rates.size(); i++) {
+    const int64_t rate = o.decoder.upsample_rates[i], kernel = o.decoder.upsample_kernels[i];
     upsampler.push_back(
         nn::ConvTranspose1d(channels, channels / 2, kernel, {.stride = rate, .padding = (kernel - rate) / 2}));
     channels /= 2;
-    for (const int64_t k : o.resblock_kernels) resblocks.emplace_back(channels, k, o);
+    for (const int64_t k : o.decoder.resblock_kernels) resblocks.emplace_back(channels, k, o);
   }
 }
 

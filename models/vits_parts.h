@@ -10,39 +10,54 @@
 
 namespace tg::models {
 
-/// Sizes of VITS; those of the MMS voices without changes.
-struct VitsOptions {
+/// Sizes of the text encoder.
+struct VitsTextOptions {
   int64_t vocab_size = 38;
-  int64_t hidden = 192;
   int64_t layers = 6;
-  int64_t heads = 2;   ///< divides hidden
+  int64_t heads = 2;   ///< divides the hidden size
   int64_t window = 4;  ///< positions on either side that have embeddings of their own
   int64_t feed_forward = 768;
   int64_t feed_forward_kernel = 3;
-  double dropout = 0.1;     ///< in the text encoder, in training mode
-  int64_t flow_size = 192;  ///< channels of latents
-  int64_t spectrum_bins = 513;
-  bool stochastic_durations = true;
-  int64_t speakers = 1;
-  int64_t speaker_size = 0;  ///< of the vector of a speaker; 0: there is one voice
-  int64_t decoder_channels = 512;
+  double dropout = 0.1;  ///< in training mode
+};
+
+/// How long tokens are spoken.
+struct VitsDurationOptions {
+  bool stochastic = true;  ///< drawn from a flow, not guessed
+  int64_t kernel = 3;
+  double dropout = 0.5;    ///< in training mode
+  int64_t channels = 256;  ///< where they are guessed
+  int64_t flows = 4;
+  int64_t separable_layers = 3;
+  int64_t spline_bins = 10;
+  double spline_bound = 5;
+};
+
+/// Sizes of the decoder.
+struct VitsDecoderOptions {
+  int64_t channels = 512;
   std::vector<int64_t> upsample_rates = {8, 8, 2, 2};
   std::vector<int64_t> upsample_kernels = {16, 16, 4, 4};
   std::vector<int64_t> resblock_kernels = {3, 7, 11};
   std::vector<int64_t> resblock_dilations = {1, 3, 5};
-  double slope = 0.1;  ///< of leaky ReLUs in the decoder
-  int64_t separable_layers = 3;
-  int64_t spline_bins = 10;
-  double spline_bound = 5;
-  int64_t duration_kernel = 3;
-  double duration_dropout = 0.5;
-  int64_t duration_flows = 4;
-  int64_t duration_channels = 256;  ///< of the predictor that is not stochastic
+  double slope = 0.1;  ///< of leaky ReLUs
+};
+
+/// Sizes of VITS; those of the MMS voices without changes.
+struct VitsOptions {
+  int64_t hidden = 192;
+  int64_t flow_size = 192;  ///< channels of latents
+  int64_t spectrum_bins = 513;
+  int64_t speakers = 1;
+  int64_t speaker_size = 0;  ///< of the vector of a speaker; 0: there is one voice
   int64_t flows = 4;
   int64_t flow_layers = 4;
   int64_t posterior_layers = 16;
   int64_t wavenet_kernel = 5;
   int64_t wavenet_dilation = 1;  ///< how much wider each layer sees than the one before
+  VitsTextOptions text = {};
+  VitsDurationOptions durations = {};
+  VitsDecoderOptions decoder = {};
 };
 
 /// Attention with embeddings of relative positions, for keys and for values, (1, 2 window + 1, hidden / heads).

@@ -10,25 +10,20 @@ namespace tg {
 namespace {
 
 models::VitsOptions small_options() {
-  return {.vocab_size = 20,
-          .hidden = 16,
-          .layers = 2,
-          .heads = 2,
-          .window = 2,
-          .feed_forward = 24,
+  return {.hidden = 16,
           .flow_size = 8,
           .spectrum_bins = 9,
-          .decoder_channels = 16,
-          .upsample_rates = {4, 2},
-          .upsample_kernels = {8, 4},
-          .resblock_kernels = {3, 5},
-          .resblock_dilations = {1, 3},
-          .duration_flows = 2,
-          .duration_channels = 12,
           .flows = 2,
           .flow_layers = 2,
           .posterior_layers = 3,
-          .wavenet_dilation = 2};
+          .wavenet_dilation = 2,
+          .text = {.vocab_size = 20, .layers = 2, .window = 2, .feed_forward = 24},
+          .durations = {.channels = 12, .flows = 2},
+          .decoder = {.channels = 16,
+                      .upsample_rates = {4, 2},
+                      .upsample_kernels = {8, 4},
+                      .resblock_kernels = {3, 5},
+                      .resblock_dilations = {1, 3}}};
 }
 
 Tensor ids() { return zoo::numbers("ids", 20, {2, 7}); }
@@ -85,7 +80,7 @@ TEST(Vits, Speakers) {
   models::VitsOptions o = small_options();
   o.speakers = 3;
   o.speaker_size = 6;
-  o.stochastic_durations = false;
+  o.durations.stochastic = false;
   const models::Vits model(o);
   zoo::give_weights(nn::get_state_dict(model));
   models::VitsSpeechOptions speech = fixed_noise();
@@ -108,7 +103,7 @@ TEST(Vits, RandomSpeechIsReproducible) {
 
 TEST(Vits, NamesOfPublishedModels) {
   zoo::expect_names("vits_mms", nn::get_state_dict(models::Vits()));
-  const models::Vits vctk({.vocab_size = 178, .speakers = 109, .speaker_size = 256});
+  const models::Vits vctk({.speakers = 109, .speaker_size = 256, .text = {.vocab_size = 178}});
   zoo::expect_names("vits_vctk", nn::get_state_dict(vctk));
 }
 
@@ -126,11 +121,11 @@ std::string error_of(const models::Vits& model, const Tensor& tokens, const mode
 }
 
 TEST(Vits, Errors) {
-  EXPECT_EQ(test::error_text<ValueError>([] { models::Vits({.heads = 5}); }),
+  EXPECT_EQ(test::error_text<ValueError>([] { models::Vits({.text = {.heads = 5}}); }),
             "[Vits] got 5 heads for size 192, expected a divisor");
   EXPECT_EQ(test::error_text<ValueError>([] { models::Vits({.flow_size = 7}); }),
             "[Vits] got flow size 7, expected an even number");
-  EXPECT_EQ(test::error_text<ValueError>([] { models::Vits({.upsample_rates = {8}}); }),
+  EXPECT_EQ(test::error_text<ValueError>([] { models::Vits({.decoder = {.upsample_rates = {8}}}); }),
             "[Vits] got 1 rates and 4 kernels, expected one kernel for each");
   const models::Vits model(small_options());
   EXPECT_EQ(error_of(model, ids(), {.mask = Tensor::ones(2, 6)}),
