@@ -3,9 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <iterator>
+#include <span>
 #include <utility>
 
+#include "models/whisper_audio.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/nn/torch_load.h"
 #include "tinygrad/tensor/jit/jit.h"
@@ -145,19 +149,36 @@ Whisper::Whisper(const WhisperOptions& o) : encoder(o), decoder(o), options(o) {
            o.text_width, " of text, expected one width");
 }
 
+/// Reads a prompt in pieces whose sizes are powers of two, so that prompts of all lengths share a few kernels, and
+/// returns the most probable tokens behind it, (batch, 1).
+Tensor Whisper::read_prompt(const std::vector<int32_t>& prompt, int64_t batch,
+                            const std::vector<WhisperLayerCache>& cache) const {
+  Tensor logits;
+  for (size_t read = 0; read < prompt.size();) {
+    const size_t size = std::bit_floor(prompt.size() - read);
+    const auto length = static_cast<int64_t>(size);
+    const std::span<const int32_t> piece(prompt.data() + read, size);
+    const Tensor tokens = Tensor::from(piece, {1, length}).expand(batch, length);
+    const Variable place("place", 0, options.text_positions - length);
+    logits = decoder.step(tokens, cache, place.bind(static_cast<int64_t>(read))).realize();
+    read += size;
+  }
+  return logits(Slice(), -1).argmax(-1).cast(dtypes::int32).unsqueeze(1).realize();
+}
+
 std::vector<std::vector<int32_t>> Whisper::greedy(const Tensor& mel, const WhisperGreedyOptions& o) const {
   const auto prompt = static_cast<int64_t>(o.prompt.size());
   TG_CHECK(ValueError, prompt > 0, "[Whisper] got no prompt, expected a token at least");
   TG_CHECK(ValueError, prompt + o.most <= options.text_positions, "[Whisper] got ", prompt, " tokens of a prompt and ",
            o.most, " of text, expected at most ", options.text_positions);
-  const int64_t batch = mel.shape(0);
   const std::vector<WhisperLayerCache> cache = decoder.cache(encoder(mel));
-  auto next = [&](const Tensor& tokens, const BoundVariable& at) {
-    return decoder.step(tokens, cache, at)(Slice(), -1).argmax(-1).cast(dtypes::int32).unsqueeze(1).realize();
-  };
-  const auto captured = jit(next, {.name = "next token"});
-  const Tensor first = Tensor::from(o.prompt).reshape(1, prompt).expand(batch, prompt);
-  Tensor tokens = next(first, Variable("prompt", 0, options.text_positions - prompt).bind(0));
+  const auto next = jit(
+      [&](const Tensor& tokens, const BoundVariable& at) {
+        return decoder.step(tokens, cache, at)(Slice(), -1).argmax(-1).cast(dtypes::int32).unsqueeze(1).realize();
+      },
+      {.name = "next token"});
+  const int64_t batch = mel.shape(0);
+  Tensor tokens = read_prompt(o.prompt, batch, cache);
   std::vector<std::vector<int32_t>> out(static_cast<size_t>(batch));
   std::vector<bool> ended(out.size(), false);
   const Variable position("position", 0, options.text_positions - 1);
@@ -168,7 +189,29 @@ std::vector<std::vector<int32_t>> Whisper::greedy(const Tensor& mel, const Whisp
       if (!ended[i]) out[i].push_back(values[i]);
     }
     if (written + 1 == o.most || std::find(ended.begin(), ended.end(), false) == ended.end()) break;
-    tokens = captured(tokens, position.bind(prompt + written));
+    tokens = next(tokens, position.bind(prompt + written));
+  }
+  return out;
+}
+
+std::vector<int32_t> Whisper::transcribe(const Tensor& audio, const WhisperTranscribeOptions& o) const {
+  TG_CHECK(ShapeError, audio.ndim() == 1, "[Whisper] got audio ", audio.shape(), ", expected (samples,)");
+  const int64_t spectra = 2 * options.audio_positions, segment = spectra * kWhisperHop;
+  const int64_t segments = std::max<int64_t>(1, (audio.shape(0) + segment - 1) / segment);
+  const WhisperMelOptions whole{.mels = options.mels, .samples = segments * segment};
+  const Tensor mel = whisper_log_mel(audio.unsqueeze(0), whole).realize();
+  // Half of the positions are for the prompt.
+  const int64_t room = options.text_positions / 2 - std::ssize(o.each.prompt) - 1;
+  std::vector<int32_t> out;
+  for (int64_t i = 0; i < segments; i++) {
+    WhisperGreedyOptions each = o.each;
+    if (o.previous && !out.empty()) {
+      each.prompt = {*o.previous};
+      each.prompt.insert(each.prompt.end(), out.end() - std::clamp<int64_t>(room, 0, std::ssize(out)), out.end());
+      each.prompt.insert(each.prompt.end(), o.each.prompt.begin(), o.each.prompt.end());
+    }
+    const std::vector<int32_t> written = greedy(mel.slice(2, i * spectra, (i + 1) * spectra), each)[0];
+    std::copy_if(written.begin(), written.end(), std::back_inserter(out), [&](int32_t t) { return t < o.each.end; });
   }
   return out;
 }

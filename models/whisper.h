@@ -100,6 +100,12 @@ struct WhisperGreedyOptions {
   int64_t most = 224;           ///< tokens of a text, without prompt and end
 };
 
+/// How long audio is written.
+struct WhisperTranscribeOptions {
+  WhisperGreedyOptions each;             ///< of a segment; tokens from its end on are no text
+  std::optional<int32_t> previous = {};  ///< the token before the text so far, which segments see then
+};
+
 /// The network.
 struct Whisper {
   WhisperEncoder encoder;
@@ -112,7 +118,15 @@ struct Whisper {
   /// Returns for each spectrogram the most probable tokens, one after the other, without prompt and end. ValueError for
   /// no prompt, and for more tokens than there are positions.
   std::vector<std::vector<int32_t>> greedy(const Tensor& mel, const WhisperGreedyOptions& o) const;
+  /// Returns the tokens of audio (samples,) of any length, 16000 in a second: segments as long as the encoder has
+  /// positions for, one after the other, each with the last tokens of text before it. ShapeError for other than one
+  /// axis, ValueError as greedy().
+  std::vector<int32_t> transcribe(const Tensor& audio, const WhisperTranscribeOptions& o) const;
   TG_STATE(encoder, decoder)
+
+ private:
+  Tensor read_prompt(const std::vector<int32_t>& prompt, int64_t batch,
+                     const std::vector<WhisperLayerCache>& cache) const;
 };
 
 /// Returns the sizes that one of OpenAI's files (.pt) has under "dims". FileError, FormatError; IndexError for a file

@@ -11,7 +11,7 @@
 namespace tg::models {
 namespace {
 
-constexpr int64_t kWindow = 400, kHop = 160, kBins = kWindow / 2 + 1;
+constexpr int64_t kWindow = 400, kBins = kWindow / 2 + 1;
 // Slaney's scale: linear up to 1000 Hz, logarithmic from there on.
 constexpr double kHzPerMel = 200.0 / 3, kLogHz = 1000, kLogMel = kLogHz / kHzPerMel;
 const double kLogStep = std::log(6.4) / 27;
@@ -61,7 +61,7 @@ Tensor whisper_log_mel(const Tensor& audio, const WhisperMelOptions& o) {
   const Tensor cut = audio.cast(dtypes::float32).pad(Ints{0, samples - length});
   const Tensor mirrored = cut.pad(Ints{kWindow / 2, kWindow / 2}, {.mode = PadOptions::kReflect});
   // The last window is left out, so that there is one for each hop.
-  const Tensor windows = mirrored.unfold(1, kWindow, kHop)(Slice(), Slice(0, samples / kHop));
+  const Tensor windows = mirrored.unfold(1, kWindow, kWhisperHop)(Slice(), Slice(0, samples / kWhisperHop));
   const Tensors parts = windows.dot(fourier().to(audio.device())).chunk(2, -1);
   const Tensor power = parts[0].square() + parts[1].square();
   const Tensor bands = power.dot(whisper_mel_filters(o.mels).to(audio.device()).T()).transpose(1, 2);

@@ -7,6 +7,7 @@
 namespace tg::models {
 
 inline constexpr int64_t kWhisperRate = 16000;  ///< samples per second
+inline constexpr int64_t kWhisperHop = 160;     ///< samples from one spectrum to the next
 
 struct WhisperMelOptions {
   int64_t mels = 80;

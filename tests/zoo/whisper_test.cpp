@@ -51,6 +51,7 @@ TEST(Whisper, Steps) {
 TEST(Whisper, Greedy) {
   const models::Whisper model(kSmall);
   zoo::give_weights(nn::get_state_dict(model));
+  model.decoder.positional_embedding.assign(model.decoder.positional_embedding * 4);
   const auto texts = model.greedy(small_mel(), {.prompt = {3, 14}, .end = 60, .most = 10});
   std::vector<int32_t> all = texts[0];
   all.insert(all.end(), texts[1].begin(), texts[1].end());
@@ -59,6 +60,15 @@ TEST(Whisper, Greedy) {
   const auto cut = model.greedy(small_mel(), {.prompt = {3, 14}, .end = texts[0][2], .most = 10});
   EXPECT_LE(cut[0].size(), 2u);
   EXPECT_TRUE(std::equal(cut[0].begin(), cut[0].end(), texts[0].begin()));
+}
+
+TEST(Whisper, Transcribe) {
+  const models::Whisper model(kSmall);
+  zoo::give_weights(nn::get_state_dict(model));
+  model.decoder.positional_embedding.assign(model.decoder.positional_embedding * 4);
+  const models::WhisperGreedyOptions each{.prompt = {3, 14}, .end = 50, .most = 6};
+  const auto text = model.transcribe(zoo::pattern("speech", {16000}), {.each = each, .previous = 57});
+  zoo::expect_recorded("whisper", "transcribed", Tensor::from(text));
 }
 
 TEST(Whisper, Spectrograms) {
@@ -123,6 +133,8 @@ TEST(Whisper, Errors) {
             "[Whisper] got no prompt, expected a token at least");
   EXPECT_EQ(test::error_text<ValueError>([&] { (void)model.greedy(small_mel(), {.prompt = {1}, .most = 16}); }),
             "[Whisper] got 1 tokens of a prompt and 16 of text, expected at most 16");
+  EXPECT_EQ(test::error_text<ShapeError>([&] { (void)model.transcribe(Tensor::zeros({1, 400}), {}); }),
+            "[Whisper] got audio (1, 400), expected (samples,)");
   EXPECT_EQ(test::error_text<ShapeError>([] { models::whisper_log_mel(Tensor::zeros({400})); }),
             "[whisper_log_mel] got audio (400,), expected (batch, samples)");
   EXPECT_EQ(test::error_text<ShapeError>([] { models::whisper_log_mel(Tensor::zeros({1, 200}), {.samples = 0}); }),

@@ -33,13 +33,34 @@ mel, tokens = pattern("mel", 2, 8, 40), numbers("tokens", 60, 2, 7)
 logits = model(input_features=mel, decoder_input_ids=tokens).logits
 result = {"logits": logits, "audio": model.model.encoder(mel).last_hidden_state}
 result.update(gradients(model, logits, names))
+# Positions count more from here on, so that texts vary.
+with torch.no_grad(): model.model.decoder.embed_positions.weight *= 4
 text = torch.tensor([[3, 14], [3, 14]])
 with torch.no_grad():
   for _ in range(10):
     last = model(input_features=mel, decoder_input_ids=text).logits[:, -1]
     text = torch.cat([text, last.argmax(-1, keepdim=True)], 1)
+print("greedy", text)
 result["greedy"] = text[:, 2:]
-some = ("logits", "audio", "greedy", "gradient.encoder.conv1.weight", "gradient.encoder.blocks.0.attn.query.weight",
+
+# Audio of two and a half segments: each sees the last five tokens of text before it.
+extractor = WhisperFeatureExtractor(feature_size=8)
+extractor.n_samples, extractor.nb_max_frames = 19200, 120
+speech = pattern("speech", 16000).float().numpy()
+spectrogram = torch.tensor(extractor([speech], sampling_rate=16000, return_tensors="np").input_features).double()
+end, written = 50, []
+for first in (0, 40, 80):
+  prompt = ([57] + written[-5:] if written else []) + [3, 14]
+  text = torch.tensor([prompt])
+  with torch.no_grad():
+    while text.shape[1] < len(prompt) + 6 and text[0, -1] != end:
+      last = model(input_features=spectrogram[..., first:first + 40], decoder_input_ids=text).logits[:, -1]
+      text = torch.cat([text, last.argmax(-1, keepdim=True)], 1)
+  written += [t for t in text[0, len(prompt):].tolist() if t < end]
+print("transcribed", written)
+result["transcribed"] = torch.tensor(written)
+some = ("logits", "audio", "greedy", "transcribed", "gradient.encoder.conv1.weight",
+        "gradient.encoder.blocks.0.attn.query.weight",
         "gradient.decoder.token_embedding.weight", "gradient.decoder.positional_embedding",
         "gradient.decoder.blocks.1.cross_attn.value.bias", "gradient.decoder.blocks.0.mlp.2.weight")
 record("whisper", result, lambda key: key in some)
