@@ -57,7 +57,7 @@ def give_weights(model: torch.nn.Module, rename=lambda name: name) -> dict[str, 
       new = rename(name)
       if new is None: continue
       names[name] = new
-      if t.is_floating_point(): t.copy_(torch.from_numpy(weight(new, tuple(t.shape))))
+      if t.is_floating_point(): t.copy_(torch.as_tensor(weight(new, tuple(t.shape))))
   return names
 
 
