@@ -158,7 +158,12 @@ FileContents contents_of(const std::string& path) {
   if (text.starts_with("PK") || text.starts_with("\x80")) return of_torch(path);
   const bool header = text.size() > 9 && text[8] == '{' && text.substr(4, 4) == std::string_view("\0\0\0\0", 4);
   if (header || path.ends_with(".index.json")) return of_safetensors(path);
-  return of_onnx(path);
+  try {
+    return of_onnx(path);
+  } catch (const FormatError&) {
+    if (path.ends_with(".onnx")) throw;
+    throw FormatError(str("[inspect] ", path, ": this is no ONNX, GGUF, safetensors, torch.save or NumPy file"));
+  }
 }
 
 // ---- printing ----
@@ -186,8 +191,11 @@ Json to_json(const FileContents& c, const std::string& path) {
 void print_pairs(const char* title, const std::vector<std::pair<std::string, std::string>>& list) {
   constexpr size_t kLongest = 200;
   if (!list.empty()) std::printf("%s:\n", title);
-  for (const auto& [key, value] : list)
-    std::printf("  %s  %s%s\n", key.c_str(), value.substr(0, kLongest).c_str(), value.size() > kLongest ? " ..." : "");
+  for (const auto& [key, value] : list) {
+    std::string line = value.substr(0, kLongest);
+    std::ranges::replace_if(line, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+    std::printf("  %s  %s%s\n", key.c_str(), line.c_str(), value.size() > kLongest ? " ..." : "");
+  }
 }
 
 void print_tensors(const std::vector<FileContents::TensorRow>& tensors, bool each) {

@@ -6,7 +6,7 @@
 
 #include "apps/tg/usage_error.h"
 #include "tinygrad/io/file.h"
-#include "tinygrad/io/image.h"
+#include "tinygrad/io/picture.h"
 #include "tinygrad/io/sound.h"
 #include "tinygrad/nn/npy_file.h"
 

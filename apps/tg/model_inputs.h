@@ -27,8 +27,9 @@ struct MadeInput {
 };
 
 /// Makes all inputs of a model; those that nothing is said of are random. Sizes that the file leaves open are those of
-/// the file that is given, else 224 for the axes of pictures, 16 for those with a name but a batch's, 1 for others. UsageError for a name
-/// that is no input and for what cannot be understood; FileError, FormatError; ShapeError for a file that does not fit.
+/// the file that is given, else 224 for the axes of pictures, 16 for those with a name but a batch's, 1 for others.
+/// UsageError for a name that is no input and for what cannot be understood; FileError, FormatError; ShapeError for a
+/// file that does not fit.
 std::vector<MadeInput> make_inputs(const onnx::Model& model, const InputOptions& options);
 
 /// Returns the type and the sizes of an input as text: "float32 (batch, 3, 224, 224)".

@@ -6,7 +6,7 @@
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/io/file.h"
-#include "tinygrad/io/image.h"
+#include "tinygrad/io/picture.h"
 
 namespace tg::app {
 namespace {

@@ -15,7 +15,6 @@
 #include "tinygrad/base/stats.h"
 #include "tinygrad/base/text.h"
 #include "tinygrad/engine/counters.h"
-#include "tinygrad/io/file.h"
 #include "tinygrad/nn/npy_file.h"
 #include "tinygrad/runtime/device.h"
 #include "tinygrad/tensor/inspect_tensors.h"

@@ -312,7 +312,7 @@ def test_trees_and_labels():
 LEFT_OUT = {
   "test_bernoulli*": "draws random numbers", "test_training_dropout": "draws random numbers",
   "test_training_dropout_mask": "draws random numbers", "test_training_dropout_default*": "draws random numbers",
-  **{f"test_image_decoder_decode_{kind}_rgb": f"{kind} files are not read" for kind in ("bmp", "jpeg2k", "tiff", "webp")},
+  **{f"test_image_decoder_decode_{k}_rgb": f"{k} files are not read" for k in ("bmp", "jpeg2k", "tiff", "webp")},
   "test_*_bf16*": "the reference rounds each step to bfloat16",
   "test_attention_4d_causal_fp16*": "the reference rounds each step to float16",
   "test_dft_inverse*": "the reference has noise in place of zeros",

@@ -7,7 +7,7 @@
 
 #include "helpers/error_text.h"
 #include "helpers/malformed.h"
-#include "tinygrad/io/image.h"
+#include "tinygrad/io/picture.h"
 #include "tinygrad/io/sound.h"
 
 namespace tg {

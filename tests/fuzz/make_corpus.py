@@ -658,7 +658,8 @@ def png(width, height, rows, color=2, depth=8):
 
 def wav(samples, channels=1, rate=8000, size=None, bits=16):
   form = struct.pack("<HHIIHH", 1, channels, rate, rate * channels * bits // 8, channels * bits // 8, bits)
-  body = b"WAVEfmt " + struct.pack("<I", 16) + form + b"data" + struct.pack("<I", len(samples) if size is None else size)
+  length = struct.pack("<I", len(samples) if size is None else size)
+  body = b"WAVEfmt " + struct.pack("<I", 16) + form + b"data" + length
   return b"RIFF" + struct.pack("<I", len(body) + len(samples)) + body + samples
 
 

@@ -20,11 +20,12 @@ inline constexpr int64_t kMaxSamples = int64_t{1} << 31;
 /// Returns whether a file that begins with these bytes is WAV, FLAC, Ogg or AIFF.
 bool is_sound(std::span<const uint8_t> file);
 
-/// Decodes a sound. Throws FormatError that begins with `what`: for other files, damaged ones, and more than kMaxSamples.
+/// Decodes a sound. Throws FormatError that begins with `what`: for other files, damaged ones, and more than
+/// kMaxSamples.
 Sound decode_sound(std::span<const uint8_t> file, std::string_view what);
-/// Returns the mean of the channels at another rate: each sample is a sum of the samples around it by a sinc with a Hann
-/// window of 16 zero crossings to each side, which lets no frequency through that the new rate has not. ValueError for a
-/// rate that is not positive.
+/// Returns the mean of the channels at another rate: each sample is a sum of the samples around it by a sinc with a
+/// Hann window of 16 zero crossings to each side, which lets no frequency through that the new rate has not. ValueError
+/// for a rate that is not positive.
 std::vector<float> mono(const Sound& sound, int64_t rate);
 /// Returns the sound as a WAV file of 16 bits; samples beyond [-1, 1] are clipped. ValueError for a rate or a number of
 /// channels that is not positive, and for samples that do not fill whole frames.

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "tinygrad/io/image.h"
+#include "tinygrad/io/picture.h"
 #include "tinygrad/onnx/op_helpers.h"
 #include "tinygrad/onnx/operators.h"
 #include "tinygrad/onnx/sampling.h"
@@ -286,7 +286,7 @@ Values affine_grid(NodeContext& c) {
   return {points.dot(theta.transpose(1, 2)).reshape(out)};
 }
 
-/// Decodes a file of bytes, which the host reads: (height, width, channels). The kinds are those of io/image.h.
+/// Decodes a file of bytes, which the host reads: (height, width, channels). The kinds are those of io/picture.h.
 Values image_decoder(NodeContext& c) {
   const std::string format = c.choice("pixel_format", "RGB", {"RGB", "BGR", "Grayscale"});
   const Tensor encoded = c.tensor(0);

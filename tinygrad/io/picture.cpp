@@ -1,5 +1,5 @@
 /// \file Decoding and encoding of pictures.
-#include "tinygrad/io/image.h"
+#include "tinygrad/io/picture.h"
 
 #include <png.h>
 #include <turbojpeg.h>
