@@ -5,11 +5,13 @@
 #include <cmath>
 #include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "apps/tg/command.h"
 #include "apps/tg/measured_roofline.h"
 #include "apps/tg/model_inputs.h"
+#include "apps/tg/pipelines.h"
 #include "apps/tg/usage_error.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/base/stats.h"
@@ -23,15 +25,17 @@
 namespace tg::app {
 namespace {
 
+using Json = nlohmann::ordered_json;
 using SteadyClock = std::chrono::steady_clock;
 double since(SteadyClock::time_point t) { return std::chrono::duration<double>(SteadyClock::now() - t).count(); }
 
 struct Options {
   std::string model, labels, type;
+  PipelineOptions pipeline;
   std::vector<std::string> inputs, sizes, outputs;
   InputOptions input;
   int64_t top = 5, seconds = 2;
-  bool benchmark = false, profile = false, explain = false;
+  bool benchmark = false, profile = false, explain = false, json = false;
 };
 
 /// Splits "NAME=REST".
@@ -72,7 +76,8 @@ bool are_probabilities(const std::vector<float>& v) {
   return std::abs(sum - 1) < 1e-2f && std::ranges::all_of(v, [](float x) { return x >= 0; });
 }
 
-void print_classes(std::vector<float> v, const std::vector<std::string>& labels, int64_t top) {
+/// Returns the most likely classes of a row.
+Json classes_of(std::vector<float> v, const std::vector<std::string>& labels, int64_t top) {
   if (!are_probabilities(v)) {
     const float most = *std::ranges::max_element(v);
     float sum = 0;
@@ -84,53 +89,74 @@ void print_classes(std::vector<float> v, const std::vector<std::string>& labels,
   const size_t n = std::min(order.size(), static_cast<size_t>(top));
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(n), order.end(),
                     [&](size_t a, size_t b) { return v[a] > v[b] || (v[a] == v[b] && a < b); });
-  for (size_t i = 0; i < n; i++)
-    std::printf("    %5.1f %%  %zu%s%s\n", 100.0 * static_cast<double>(v[order[i]]), order[i],
-                order[i] < labels.size() ? "  " : "", order[i] < labels.size() ? labels[order[i]].c_str() : "");
+  Json out = Json::array();
+  for (size_t i = 0; i < n; i++) {
+    out.push_back({{"class", order[i]}, {"probability", v[order[i]]}});
+    if (order[i] < labels.size()) out.back()["label"] = onnx::printable(labels[order[i]]);
+  }
+  return out;
 }
 
-/// Prints a result: type, shape, extremes, few values; the most likely classes where it can be a row of them.
-void print_tensor(const std::string& name, const Tensor& t, const Options& o, const std::vector<std::string>& labels) {
-  std::printf("  %s  %s %s", name.c_str(), std::string(t.dtype().name()).c_str(), str(t.shape()).c_str());
-  if (t.numel() == 0) {
-    std::printf("\n");
-    return;
-  }
+/// Returns what is said of a tensor: type, shape, extremes, few values; where it can be a row of classes, the most
+/// likely ones.
+Json facts_of(const Tensor& t, const Options& o, const std::vector<std::string>& labels) {
+  Json out{{"type", t.dtype().name()}, {"shape", str(t.shape())}};
+  if (t.numel() == 0) return out;
   const std::vector<float> v = t.cast(dtypes::float32).to_vector<float>();
+  if (v.size() <= 8) out["values"] = v;
   const auto [least, most] = std::ranges::minmax_element(v);
-  const double mean = std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
-  if (v.size() > 8) {
-    std::printf("  least %g, mean %g, greatest %g\n", static_cast<double>(*least), mean, static_cast<double>(*most));
-  } else {
-    std::printf("  ");
-    for (const float x : v) std::printf(" %g", static_cast<double>(x));
-    std::printf("\n");
-  }
+  out["least"] = *least;
+  out["mean"] = std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
+  out["greatest"] = *most;
   const bool row = t.numel() == t.shape(-1) && t.ndim() <= 2 && t.is_floating_point();
-  if (row && (t.numel() >= 10 || static_cast<int64_t>(labels.size()) == t.numel())) print_classes(v, labels, o.top);
+  if (row && (t.numel() >= 10 || static_cast<int64_t>(labels.size()) == t.numel()))
+    out["classes"] = classes_of(v, labels, o.top);
+  return out;
 }
 
-void print_value(const std::string& name, const onnx::Value& v, const Options& o,
-                 const std::vector<std::string>& labels) {
+/// Returns what is said of a result of any kind.
+Json facts_of(const onnx::Value& v, const Options& o, const std::vector<std::string>& labels) {
   if (const onnx::StringArray* texts = v.strings()) {
-    std::printf("  %s  text", name.c_str());
-    for (size_t i = 0; i < texts->texts.size() && i < 8; i++) std::printf(" \"%s\"", texts->texts[i].c_str());
-    std::printf("%s\n", texts->texts.size() > 8 ? " ..." : "");
-  } else if (const onnx::Sequence* s = v.sequence()) {
-    std::printf("  %s  sequence of %zu\n", name.c_str(), s->items.size());
-    for (size_t i = 0; i < s->items.size() && i < 8; i++) print_value(str(name, "[", i, "]"), s->items[i], o, labels);
-  } else if (v.is_none()) {
-    std::printf("  %s  nothing\n", name.c_str());
-  } else {
-    print_tensor(name, v.as_tensor(), o, labels);
+    Json out{{"type", "text"}, {"texts", Json::array()}};
+    for (const std::string& text : texts->texts) out["texts"].push_back(onnx::printable(text));
+    return out;
   }
+  if (const onnx::Sequence* s = v.sequence()) {
+    Json out{{"type", "sequence"}, {"items", Json::array()}};
+    for (const onnx::Value& item : s->items) out["items"].push_back(facts_of(item, o, labels));
+    return out;
+  }
+  return v.is_none() ? Json{{"type", "nothing"}} : facts_of(v.as_tensor(), o, labels);
+}
+
+/// Prints what facts_of returns.
+void print(const std::string& name, const Json& facts) {
+  std::printf("  %s  %s", name.c_str(), facts["type"].get<std::string>().c_str());
+  if (facts.contains("shape")) std::printf(" %s", facts["shape"].get<std::string>().c_str());
+  if (facts.contains("texts"))
+    for (const Json& text : facts["texts"]) std::printf(" \"%s\"", text.get<std::string>().c_str());
+  if (facts.contains("values")) {
+    std::printf("  ");
+    for (const Json& x : facts["values"]) std::printf(" %g", x.is_null() ? NAN : x.get<double>());
+  } else if (facts.contains("mean")) {
+    const auto number = [&](const char* key) { return facts[key].is_null() ? NAN : facts[key].get<double>(); };
+    std::printf("  least %g, mean %g, greatest %g", number("least"), number("mean"), number("greatest"));
+  }
+  std::printf("\n");
+  if (facts.contains("items"))
+    for (size_t i = 0; i < facts["items"].size(); i++) print(str(name, "[", i, "]"), facts["items"][i]);
+  if (!facts.contains("classes")) return;
+  for (const Json& c : facts["classes"])
+    std::printf("    %5.1f %%  %lld%s%s\n", 100 * c["probability"].get<double>(),
+                static_cast<long long>(c["class"].get<int64_t>()), c.contains("label") ? "  " : "",
+                c.value("label", "").c_str());
 }
 
 /// Writes a result as .npy, .png or .jpg.
 void save(const Tensor& t, const std::string& path) {
+  TG_CHECK(ValueError, t.defined(), "[run] the output for ", path, " is no tensor");
   if (path.ends_with(".npy")) nn::npy_save(t, path);
   else save_picture(t, path);
-  std::printf("wrote %s\n", path.c_str());
 }
 
 // ---- what else is asked for ----
@@ -143,7 +169,7 @@ Tensors tensors_of(const onnx::Model::NamedValues& values) {
 }
 
 /// Times captured calls with the same inputs.
-void benchmark(const onnx::Model& model, const onnx::Model::NamedValues& inputs, const Options& o) {
+Json benchmark(const onnx::Model& model, const onnx::Model::NamedValues& inputs, const Options& o) {
   Tensors given;
   for (const auto& [name, v] : inputs) {
     const Tensor* t = v.tensor();
@@ -168,12 +194,24 @@ void benchmark(const onnx::Model& model, const onnx::Model::NamedValues& inputs,
   const auto calls = static_cast<int64_t>(seconds.size());
   const Summary s = summarize(seconds);
   const double operations = static_cast<double>(GlobalCounters::ops) / static_cast<double>(calls);
-  std::printf("%lld calls: median %s (least %s, greatest %s), %lld kernels, %s operations, %s/s",
-              static_cast<long long>(calls), human_seconds(s.median).c_str(), human_seconds(s.min).c_str(),
-              human_seconds(s.max).c_str(), static_cast<long long>(GlobalCounters::kernels / calls),
-              human_count(operations).c_str(), human_count(operations / s.median).c_str());
+  Json out{{"calls", calls},
+           {"seconds", s.median},
+           {"least_seconds", s.min},
+           {"greatest_seconds", s.max},
+           {"kernels", GlobalCounters::kernels / calls},
+           {"operations", operations}};
   if (Device::get(Device::default_name()).kind() == "CPU")
-    std::printf(" (%.0f %% of the peak of float32)", 100 * operations / s.median / measured_roofline().operations);
+    out["peak_fraction"] = operations / s.median / measured_roofline().operations;
+  return out;
+}
+
+void print_times(const Json& times) {
+  const auto number = [&](const char* key) { return times[key].get<double>(); };
+  std::printf("%g calls: median %s (least %s, greatest %s), %g kernels, %s operations, %s/s", number("calls"),
+              human_seconds(number("seconds")).c_str(), human_seconds(number("least_seconds")).c_str(),
+              human_seconds(number("greatest_seconds")).c_str(), number("kernels"),
+              human_count(number("operations")).c_str(), human_count(number("operations") / number("seconds")).c_str());
+  if (times.contains("peak_fraction")) std::printf(" (%.0f %% of the peak of float32)", 100 * number("peak_fraction"));
   std::printf("\n");
 }
 
@@ -203,14 +241,25 @@ onnx::Model load(const Options& o) {
   return onnx::Model::from_file(o.model, options);
 }
 
-void print_inputs(const onnx::Model& model, const std::vector<MadeInput>& made) {
-  std::printf("inputs:\n");
+Json facts_of(const onnx::Model& model, const std::vector<MadeInput>& made) {
+  Json out = Json::array();
   for (size_t i = 0; i < made.size(); i++)
-    std::printf("  %s  %s  %s (%s)\n", made[i].name.c_str(), describe(model.inputs()[i]).c_str(),
-                str(made[i].value.shape()).c_str(), made[i].made.c_str());
+    out.push_back({{"name", onnx::printable(made[i].name)},
+                   {"type", describe(model.inputs()[i])},
+                   {"shape", str(made[i].value.shape())},
+                   {"made", onnx::printable(made[i].made)}});
+  return out;
 }
 
-const Tensor named(const onnx::Model::NamedValues& results, const std::string& name) {
+void print_inputs(const Json& inputs) {
+  std::printf("inputs:\n");
+  for (const Json& i : inputs)
+    std::printf("  %s  %s  %s (%s)\n", i["name"].get<std::string>().c_str(), i["type"].get<std::string>().c_str(),
+                i["shape"].get<std::string>().c_str(), i["made"].get<std::string>().c_str());
+}
+
+/// Returns an output; undefined where it is no tensor.
+Tensor named(const onnx::Model::NamedValues& results, const std::string& name) {
   std::string known;
   for (const auto& [n, v] : results) {
     if (n == name) return v.as_tensor();
@@ -219,7 +268,20 @@ const Tensor named(const onnx::Model::NamedValues& results, const std::string& n
   throw UsageError(str("[run] got output ", name, ", expected one of: ", known));
 }
 
+/// Runs a pipeline on files. Its result is a picture at most: -o takes the name alone.
+int run_pipeline(const Pipeline& p, Options& o) {
+  TG_CHECK(app::UsageError, !o.pipeline.files.empty(), "[run] ", p.name, " got no file");
+  TG_CHECK(app::UsageError, o.outputs.size() <= 1 && o.inputs.empty(), "[run] ", p.name,
+           " takes files, and --output once");
+  if (!o.outputs.empty()) o.pipeline.output = o.outputs[0];
+  o.pipeline.json = o.json;
+  return p.run(o.pipeline);
+}
+
 int run(Options& o) {
+  if (const Pipeline* p = find_pipeline(o.model)) return run_pipeline(*p, o);
+  TG_CHECK(app::UsageError, o.pipeline.files.empty() && o.pipeline.weights.empty(), "[run] got \"", o.model,
+           "\", which is a file: files behind it and --weights are for pipelines");
   for (const std::string& text : o.inputs) o.input.given.insert(split(text, "--input"));
   for (const std::string& text : o.sizes) {
     const auto [name, value] = split(text, "--size");
@@ -230,7 +292,8 @@ int run(Options& o) {
   const std::vector<std::string> labels = o.labels.empty() ? std::vector<std::string>() : read_labels(o.labels);
   const onnx::Model model = load(o);
   const std::vector<MadeInput> made = make_inputs(model, o.input);
-  print_inputs(model, made);
+  Json report{{"file", onnx::printable(o.model)}, {"inputs", facts_of(model, made)}, {"outputs", Json::array()}};
+  if (!o.json) print_inputs(report["inputs"]);
   onnx::Model::NamedValues inputs;
   for (const MadeInput& m : made) inputs.emplace_back(m.name, m.value);
   const auto start = SteadyClock::now();
@@ -240,14 +303,25 @@ int run(Options& o) {
   if (o.explain) std::cout << explain(inspect(tensors, {.measure = true}), measured_roofline()) << std::flush;
   realize(tensors);
   Device::synchronize();
-  std::printf("outputs, %s with %lld kernels compiled:\n", human_seconds(since(start)).c_str(),
-              static_cast<long long>(GlobalCounters::compiled.load()));
-  for (const auto& [name, v] : results) print_value(name, v, o, labels);
+  report["seconds"] = since(start);
+  if (!o.json)
+    std::printf("outputs, %s with %lld kernels compiled:\n", human_seconds(report["seconds"].get<double>()).c_str(),
+                static_cast<long long>(GlobalCounters::compiled.load()));
+  for (const auto& [name, v] : results) {
+    const Json facts = facts_of(v, o, labels);
+    if (!o.json) print(onnx::printable(name), facts);
+    report["outputs"].push_back({{"name", onnx::printable(name)}, {"value", facts}});
+  }
   for (const std::string& text : o.outputs) {
     const auto [name, path] = split(text, "--output");
     save(named(results, name), path);
+    if (!o.json) std::printf("wrote %s\n", path.c_str());
   }
-  if (o.benchmark) benchmark(model, inputs, o);
+  if (o.benchmark) {
+    report["benchmark"] = benchmark(model, inputs, o);
+    if (!o.json) print_times(report["benchmark"]);
+  }
+  if (o.json) std::cout << report.dump() << '\n';
   return kOk;
 }
 
@@ -259,7 +333,12 @@ std::function<int()> define_run(CLI::App& app) {
       "Examples:\n  tg run model.onnx\n  tg run resnet.onnx -i image=cat.jpg --mean 0.485,0.456,0.406 --std "
       "0.229,0.224,0.225 --labels classes.txt\n  tg run vad.onnx -i input=speech.wav -i sr=16000 --benchmark\n  tg run "
       "upscale.onnx -i x=small.png -o y=large.png");
-  app.add_option("model", o->model, "An ONNX file")->required();
+  std::string known;
+  for (const Pipeline& p : pipelines()) known += str("; ", p.name, ": ", p.help);
+  app.add_option("model", o->model, "An ONNX file, or a pipeline" + known)->required();
+  app.add_option("files", o->pipeline.files, "What a pipeline is run on");
+  app.add_option("--weights", o->pipeline.weights, "A pipeline's models: a file, a folder, or a wheel");
+  auto* json = app.add_flag("--json", o->json, "Print all of it as JSON");
   app.add_option("-i,--input", o->inputs,
                  "NAME=FILE (picture, sound, .npy, text), random, zeros, ones, or numbers 1,2,3");
   app.add_option("-o,--output", o->outputs, "NAME=FILE: write an output as .npy, .png or .jpg");
@@ -279,8 +358,8 @@ std::function<int()> define_run(CLI::App& app) {
       ->check(CLI::IsMember({"float16", "bfloat16"}));
   app.add_flag("--benchmark", o->benchmark, "Time captured calls");
   app.add_option("--seconds", o->seconds, "How long to time them")->check(whole_number(1, 3600))->capture_default_str();
-  app.add_flag("--profile", o->profile, "Show the kernels that take longest");
-  app.add_flag("--explain", o->explain, "Show all kernels, and what limits each");
+  app.add_flag("--profile", o->profile, "Show the kernels that take longest")->excludes(json);
+  app.add_flag("--explain", o->explain, "Show all kernels, and what limits each")->excludes(json);
   return [o] { return run(*o); };
 }
 

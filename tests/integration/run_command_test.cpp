@@ -84,6 +84,18 @@ TEST(RunCommand, PicturesBothWays) {
               AllOf(HasSubstr("resized to 4 x 4"), HasSubstr("least 102, mean 102, greatest 102")));
 }
 
+TEST(RunCommand, Json) {
+  const TempDir dir;
+  const std::string model = doubling(dir / "m.onnx", {1, 3});
+  const ProcessResult r = tg_program({"run", model, "-i", "x=1,2,3", "--json", "--benchmark", "--seconds", "1"});
+  const auto json = nlohmann::json::parse(r.out);
+  EXPECT_EQ(json["inputs"][0]["type"], "float32 (1, 3)");
+  EXPECT_EQ(json["outputs"][0]["name"], "y");
+  EXPECT_EQ(json["outputs"][0]["value"]["values"], (std::vector<double>{2, 4, 6}));
+  EXPECT_EQ(json["benchmark"]["kernels"], 1);
+  EXPECT_EQ(tg_program({"run", model, "--json", "--profile"}).exit_code, 2);
+}
+
 TEST(RunCommand, SoundIsCutToTheLength) {
   const TempDir dir;
   const std::string sound = write(dir / "s.wav", io::encode_wav({16000, 1, std::vector<float>(100, 0.25f)}));

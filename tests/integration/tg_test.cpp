@@ -104,8 +104,10 @@ TEST(Tg, UsageErrors) {
   EXPECT_THAT(unknown.err, HasSubstr("unknown command 'frobnicate', expected one of: "));
   const ProcessResult none = tg_run({});
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.err, HasSubstr("tg: no command, expected one of: llm, serve, mnist, explain, viz, replay-compare, "
-                                  "doctor, devices, bench, cache, env, completion, manual (tg --help"));
+  EXPECT_THAT(
+      none.err,
+      HasSubstr("tg: no command, expected one of: llm, serve, run, mnist, inspect, explain, viz, replay-compare, "
+                "doctor, devices, bench, cache, env, completion, manual (tg --help"));
   EXPECT_EQ(tg_run({"bench", "--threads", "0"}).exit_code, 2);
   EXPECT_EQ(tg_run({"bench", "--runs", "4"}).exit_code, 2) << "a row has at least five runs";
   EXPECT_EQ(tg_run({"bench", "--no-such-option"}).exit_code, 2);
