@@ -17,10 +17,14 @@ bool begins_with(std::span<const uint8_t> file, std::string_view bytes) {
                                                    [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
 }
 
-/// Makes an image of this size with black pixels.
-Image blank(int64_t height, int64_t width, std::string_view what, int64_t channels = 3) {
+void check_size(int64_t height, int64_t width, std::string_view what) {
   TG_CHECK(FormatError, height > 0 && width > 0 && height <= kMaxPixels / width, what, ": got ", width, " x ", height,
            " pixels, expected 1 to ", kMaxPixels);
+}
+
+/// Makes an image of this size with black pixels.
+Image blank(int64_t height, int64_t width, std::string_view what, int64_t channels = 3) {
+  check_size(height, width, what);
   return {height, width, channels, std::vector<uint8_t>(static_cast<size_t>(height * width * channels))};
 }
 
@@ -127,10 +131,11 @@ Image decode_netpbm(std::span<const uint8_t> file, std::string_view what) {
   const int64_t width = header.number(), height = header.number(), most = header.number();
   TG_CHECK(FormatError, most > 0 && most < 256, what, ": got values up to ", most, ", expected at most 255");
   const int64_t own = file[1] == '6' ? 3 : 1;
-  Image image = blank(height, width, what);
+  check_size(height, width, what);
   const std::span<const uint8_t> from = header.rest();
   TG_CHECK(FormatError, from.size() >= static_cast<size_t>(height * width * own), what, ": got ", from.size(),
            " bytes of pixels, expected ", height * width * own);
+  Image image = blank(height, width, what);
   const auto scaled = [&](size_t at) {
     return std::min<uint32_t>(from[at], static_cast<uint32_t>(most)) * 255 / static_cast<uint32_t>(most);
   };

@@ -17,7 +17,7 @@ struct Image {
 };
 
 /// Most pixels of a picture that is read.
-inline constexpr int64_t kMaxPixels = int64_t{1} << 28;
+inline constexpr int64_t kMaxPixels = int64_t{1} << 27;
 
 /// Returns the kind of file that begins with these bytes: "jpeg", "png" or "netpbm"; "" for others.
 std::string_view image_kind(std::span<const uint8_t> file);

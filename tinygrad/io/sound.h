@@ -14,8 +14,8 @@ struct Sound {
   std::vector<float> samples;
 };
 
-/// Most samples of a sound that is read: six hours of two channels at 48 kHz.
-inline constexpr int64_t kMaxSamples = int64_t{1} << 31;
+/// Most samples of a sound that is read: an hour and a half at 48 kHz.
+inline constexpr int64_t kMaxSamples = int64_t{1} << 28;
 
 /// Returns whether a file that begins with these bytes is WAV, FLAC, Ogg or AIFF.
 bool is_sound(std::span<const uint8_t> file);
