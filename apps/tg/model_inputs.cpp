@@ -66,6 +66,7 @@ class InputMaker {
     TG_CHECK(app::UsageError, d, "[run] input ", info_.name, " is ", onnx::elem_name(elem_), ", which no tensor has");
     return *d;
   }
+  bool dtype_is_byte() const { return elem_ == onnx::ElemType::kUInt8 || elem_ == onnx::ElemType::kInt8; }
   onnx::Value typed(const Tensor& t) const { return onnx::Value(t.cast(dtype()).contiguous().realize(), elem_); }
 
   onnx::Value random() const {
@@ -126,8 +127,9 @@ class InputMaker {
     made_ = path;
     const io::MappedFile file = io::map_file(path, "run");
     if (path.ends_with(".npy")) return typed(nn::npy_load(path));
-    if (!io::image_kind(file.bytes).empty()) return of_picture(path);
-    if (io::is_sound(file.bytes)) return of_sound(file.bytes, path);
+    const bool decodes_itself = dtype_is_byte() && info_.type.shape && sizes_.size() <= 1;
+    if (!decodes_itself && !io::image_kind(file.bytes).empty()) return of_picture(path);
+    if (!decodes_itself && io::is_sound(file.bytes)) return of_sound(file.bytes, path);
     const std::string text(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size());
     if (elem_ == onnx::ElemType::kString) return texts({text});
     const Tensor bytes = Tensor::from(std::vector<uint8_t>(file.bytes.begin(), file.bytes.end()));
@@ -178,6 +180,25 @@ class InputMaker {
   std::string made_;
 };
 
+/// Throws a UsageError for a size of something that no input has.
+void check_sizes(const onnx::Model& model, const InputOptions& options) {
+  std::string known;
+  const auto is_known = [&](const std::string& name) {
+    for (const onnx::ValueInfo& info : model.inputs()) {
+      if (info.name == name) return true;
+      known += str(known.empty() ? "" : ", ", info.name);
+      if (!info.type.shape) continue;
+      for (const onnx::Dimension& d : *info.type.shape) {
+        if (!d.name.empty() && d.name == name) return true;
+        if (!d.name.empty()) known += str(", ", d.name);
+      }
+    }
+    return false;
+  };
+  for (const auto& [name, sizes] : options.shapes)
+    TG_CHECK(app::UsageError, is_known(name), "[run] got a size of ", name, ", expected one of: ", known);
+}
+
 }  // namespace
 
 std::string describe(const onnx::ValueInfo& info) {
@@ -204,6 +225,7 @@ std::vector<MadeInput> make_inputs(const onnx::Model& model, const InputOptions&
     TG_CHECK(app::UsageError,
              std::ranges::any_of(model.inputs(), [&](const onnx::ValueInfo& i) { return i.name == name; }),
              "[run] got input ", name, ", expected one of: ", known.empty() ? "(the model has none)" : known);
+  check_sizes(model, options);
   Tensor::manual_seed(static_cast<uint64_t>(options.seed));
   std::vector<MadeInput> out;
   for (const onnx::ValueInfo& info : model.inputs()) {

@@ -108,7 +108,7 @@ Json facts_of(const Tensor& t, const Options& o, const std::vector<std::string>&
   out["least"] = *least;
   out["mean"] = std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
   out["greatest"] = *most;
-  const bool row = t.numel() == t.shape(-1) && t.ndim() <= 2 && t.is_floating_point();
+  const bool row = t.ndim() > 0 && t.ndim() <= 2 && t.numel() == t.shape(-1) && t.is_floating_point();
   if (row && (t.numel() >= 10 || static_cast<int64_t>(labels.size()) == t.numel()))
     out["classes"] = classes_of(v, labels, o.top);
   return out;

@@ -3,6 +3,7 @@ import pathlib
 import struct
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -154,6 +155,34 @@ def test_a_captured_branch_follows_its_condition():
   for i, c in enumerate([9, 9, 1, 1, 9, 1, 2, 7, 7, 2]):
     got = jit(Tensor(X + i).realize(), Tensor(c).clone().realize())
     np.testing.assert_array_equal(got.numpy(), (X + i) * (2 if c > 5 else -1))
+
+
+def test_a_captured_branch_follows_views_computed_conditions_and_state():
+  r = branching()
+  state = Tensor([1]).contiguous().realize()
+  captured = {"view": TinyJit(lambda x, c: r({"x": x, "c": c[1]})["y"].realize()),
+              "computed": TinyJit(lambda x, c: r({"x": x, "c": c.sum() - 1})["y"].realize()),
+              "state": TinyJit(lambda x: r({"x": x, "c": state[0]})["y"].realize())}
+  for i, c in enumerate([9, 1, 1, 9, 9, 1, 2, 7, 7, 2]):
+    expected = (X + i) * (2 if c > 5 else -1)
+    x, given = Tensor(X + i).realize(), Tensor([1, c, 0]).realize()
+    np.testing.assert_array_equal(captured["view"](x, given).numpy(), expected)
+    np.testing.assert_array_equal(captured["computed"](x, given).numpy(), expected)
+    state.assign(Tensor([c]))  # pending: the replay computes it first
+    np.testing.assert_array_equal(captured["state"](x).numpy(), expected)
+
+
+def test_threads_share_a_captured_branch():
+  r, wrong = branching(), []
+  shared = TinyJit(lambda x, c: r({"x": x, "c": c})["y"].realize())
+  def work(seed):
+    for c in np.random.default_rng(seed).integers(0, 10, 30).tolist():
+      got = shared(Tensor(X).realize(), Tensor(c).clone().realize()).numpy()
+      if not np.array_equal(got, X * (2 if c > 5 else -1)): wrong.append(c)
+  threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+  for t in threads: t.start()
+  for t in threads: t.join()
+  assert not wrong
 
 
 def test_branches_of_different_shapes_cannot_be_captured():

@@ -79,6 +79,10 @@ TEST_F(JitDecisions, SmallStorageOutsideIsCompared) {
   for (int i = 0; i < 3; i++) EXPECT_EQ(f(stored(5)).to_vector<float>(), (Floats{10, 2}));
   Tensor(state).assign(stored(-1)).realize();
   for (int i = 0; i < 3; i++) EXPECT_EQ(f(stored(5)).to_vector<float>(), (Floats{5, 1}));
+  Tensor(state).assign(stored(2));  // pending
+  for (int i = 0; i < 3; i++) EXPECT_EQ(f(stored(5)).to_vector<float>(), (Floats{10, 2}));
+  Tensor(state).assign(stored(-2));
+  EXPECT_EQ(f(stored(5)).to_vector<float>(), (Floats{5, 1}));
 }
 
 TEST_F(JitDecisions, WhatCannotBeComparedIsAnError) {

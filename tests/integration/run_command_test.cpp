@@ -84,6 +84,18 @@ TEST(RunCommand, PicturesBothWays) {
               AllOf(HasSubstr("resized to 4 x 4"), HasSubstr("least 102, mean 102, greatest 102")));
 }
 
+TEST(RunCommand, ScalarsAndBytes) {
+  const TempDir dir;
+  EXPECT_THAT(tg_program({"run", doubling(dir / "m.onnx", {}), "-i", "x=3"}).out, HasSubstr("y  float32 ()   6"));
+  const std::string picture = write(dir / "p.png", io::encode_png({8, 8, 1, std::vector<uint8_t>(64, 9)}));
+  OnnxGraph g;  // a model that decodes pictures itself
+  g.nodes = {onnx_node("ImageDecoder", {"x"}, {"y"})};
+  g.inputs = {onnx_value("x", {-1}, 2)};
+  g.outputs = {onnx_value("y", {-2, -3, 3}, 2)};
+  const std::string model = write(dir / "d.onnx", onnx_model(g.build()).bytes());
+  EXPECT_THAT(tg_program({"run", model, "-i", "x=" + picture}).out, HasSubstr("y  uint8 (8, 8, 3)  least 9, mean 9"));
+}
+
 TEST(RunCommand, Json) {
   const TempDir dir;
   const std::string model = doubling(dir / "m.onnx", {1, 3});
@@ -134,6 +146,7 @@ TEST(RunCommand, ErrorsSayWhatIsExpected) {
   EXPECT_THAT(error({"-i", "x=nothing"}, 2), HasSubstr("expected a file, random, zeros, ones, or numbers"));
   EXPECT_THAT(error({"-i", "x=1,2"}, 1), HasSubstr("[run] got 2 values for input x, which is float32 (1, 3)"));
   EXPECT_THAT(error({"--size", "x=axb"}, 2), HasSubstr("[run] got size axb, expected a number or several"));
+  EXPECT_THAT(error({"--size", "z=2"}, 2), HasSubstr("[run] got a size of z, expected one of: x"));
   EXPECT_THAT(error({"-o", "q=" + (dir / "q.npy")}, 2), HasSubstr("[run] got output q, expected one of: y"));
   EXPECT_THAT(error({"-o", "y=" + (dir / "y.gif")}, 1), HasSubstr("expected a name that ends with .png or .jpg"));
   const std::string picture = write(dir / "p.png", io::encode_png({1, 1, 1, {7}}));

@@ -249,10 +249,11 @@ Slice slice_of(const Cut& cut, const SInt& size) {
 
 /// Returns the elements of an array that the host has.
 HostRef host_slice(const HostArray& h, const Cut& cut) {
-  const Slice s = slice_of(cut, h.shape[static_cast<size_t>(cut.axis)]);
+  const int64_t n = h.shape[static_cast<size_t>(cut.axis)], step = std::clamp(cut.step, -n - 1, n + 1);
+  const Slice s = slice_of(cut, n);
   std::vector<int64_t> at;
   const int64_t from = s.start.value->value(), to = s.stop.value ? s.stop.value->value() : -1;
-  for (int64_t i = from; cut.step > 0 ? i < to : i > to; i += cut.step) at.push_back(i);
+  for (int64_t i = from; step > 0 ? i < to : i > to; i += step) at.push_back(i);
   return host_take_along(h, static_cast<size_t>(cut.axis), at);
 }
 

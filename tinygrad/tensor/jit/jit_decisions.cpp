@@ -8,7 +8,6 @@
 #include "tinygrad/tensor/host_memory.h"
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/jit/jit_patterns.h"
-#include "tinygrad/tensor/state/effects.h"
 
 namespace tg {
 using namespace tensor_detail;
@@ -18,6 +17,12 @@ namespace {
 std::vector<std::byte> contents_of(const Tensor& t) {
   std::vector<std::byte> out;
   read_bytes(t.detach(), [&](std::span<const std::byte> b) { out.assign(b.begin(), b.end()); });
+  return out;
+}
+
+std::vector<std::byte> contents_of(const BufferRef& memory) {
+  std::vector<std::byte> out(static_cast<size_t>(memory->nbytes()));
+  memory->copy_out(out);
   return out;
 }
 
@@ -43,17 +48,15 @@ JitCore::Decision JitCore::decide(const Tensor& t, const std::function<Decision(
   return scope ? scope->decide(t, read) : read();
 }
 
-bool JitCore::Decisions::hold(const JitInputs& in) const {
-  return std::ranges::all_of(arguments,
-                             [&](const Argument& a) {
-                               return a.index < in.tensors.size() && in.tensors[a.index].defined() &&
-                                      contents_of(in.tensors[a.index]) == a.contents;
-                             }) &&
-         std::ranges::all_of(outside, [](const Outside& o) {
-           std::vector<std::byte> now(o.contents.size());
-           o.memory->copy_out(now);
-           return now == o.contents;
-         });
+bool JitCore::Decisions::hold(const JitInputs& in) {
+  for (const Argument& a : arguments)
+    if (a.index >= in.tensors.size() || !in.tensors[a.index].defined() ||
+        contents_of(in.tensors[a.index]) != a.contents)
+      return false;
+  if (!std::ranges::all_of(outside, &TrackedMemory::is_unreferenced)) flush_pending(outside);
+  for (size_t i = 0; i < outside.size(); i++)
+    if (contents_of(outside[i].memory) != outside_contents[i]) return false;
+  return true;
 }
 
 JitCore::DecisionScope::DecisionScope(const JitInputs& in, Decisions& noted)
@@ -116,9 +119,9 @@ void JitCore::DecisionScope::note_memory(const BufferRef& memory, bool made_here
   } else if (memory->nbytes() > Decisions::kMostBytes) {
     noted_->problem = str("a tensor that is no argument (", memory->nbytes(), " bytes)");
   } else {
-    std::vector<std::byte> contents(static_cast<size_t>(memory->nbytes()));
-    memory->copy_out(contents);
-    noted_->outside.push_back({memory, std::move(contents)});
+    noted_->outside.push_back({memory});
+    flush_pending(noted_->outside);
+    noted_->outside_contents.push_back(contents_of(memory));
     derived_.insert(base);
   }
 }

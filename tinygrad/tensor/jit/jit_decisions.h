@@ -11,6 +11,7 @@
 
 #include "tinygrad/runtime/buffer.h"
 #include "tinygrad/tensor/jit/jit.h"
+#include "tinygrad/tensor/state/effects.h"
 
 namespace tg {
 
@@ -20,18 +21,15 @@ struct JitCore::Decisions {
     size_t index;
     std::vector<std::byte> contents;
   };
-  struct Outside {
-    BufferRef memory;
-    std::vector<std::byte> contents;
-  };
   std::vector<Argument> arguments;
-  std::vector<Outside> outside;  ///< storage that is no argument
-  std::vector<Decision> values;  ///< in the order of the reads
-  std::string problem;           ///< what cannot be compared from call to call; empty: nothing
+  std::vector<tensor_detail::TrackedMemory> outside;     ///< storage that is no argument
+  std::vector<std::vector<std::byte>> outside_contents;  ///< of each
+  std::vector<Decision> values;                          ///< in the order of the reads
+  std::string problem;                                   ///< what cannot be compared from call to call; empty: nothing
 
   bool empty() const { return values.empty(); }
-  /// Returns whether a call with these arguments would decide alike.
-  bool hold(const JitInputs& in) const;
+  /// Returns whether a call with these arguments would decide alike. Computes pending writes to what is no argument.
+  bool hold(const JitInputs& in);
 };
 
 /// While it lives, what this thread decides belongs to a run of a function: to be noted, or to be taken from `earlier`.

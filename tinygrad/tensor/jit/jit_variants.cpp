@@ -47,7 +47,7 @@ bool JitCore::State::accepts(const Constants& given) const {
 /// Whether the current capture is one of calls like this. Arguments of another kind fit: replaying them is the error
 /// that says so.
 bool JitCore::fits(const JitInputs& in) const {
-  const State& s = *state_;
+  State& s = *state_;
   if (!s.accepts(in.constants)) return false;
   for (const auto& [flag, then] : s.flags)
     if (flag_text(flag) != then) return false;
