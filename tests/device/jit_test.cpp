@@ -399,6 +399,28 @@ TEST(JitFootgun, StorageMadeInTheCapturedCallOnlyIsNotMadeAgain) {
   EXPECT_EQ(floats(state), floats(r));
 }
 
+TEST(JitFootgun, AnExpressionThatComesWhenAHandleGoesIsComputedBeforeReplays) {
+  Tensor w = Tensor({1.f, 2.f}).contiguous().realize();
+  const Tensor one = Tensor({1.f, 1.f}).contiguous().realize();
+  auto f = jit([&](const Tensor& x) {
+    w.assign(w + x);
+    return w.sum();
+  });
+  for (int i = 0; i < 3; i++) f(one);
+  for (int others = 1; others <= 6; others++) {
+    std::vector<Tensor> handles;
+    for (int i = 0; i < others; i++) handles.push_back(Tensor::from_uop(w.uop()));
+    f(one);
+    const Floats before = w.to_vector<float>();
+    for (int more = 0; more < others; more++) {
+      handles.pop_back();
+      const Tensor pending = w * 2;
+      f(one);
+      EXPECT_EQ(pending.to_vector<float>(), (Floats{before[0] * 2 + 2 * more, before[1] * 2 + 2 * more}));
+    }
+  }
+}
+
 TEST(JitFootgun, SymbolicSizesFollowTheirVariable) {
   Tensor a = (Tensor::arange(12).to_float() + 1).contiguous().realize();
   auto f = jit([](const Tensor& x) { return (x + 1).sum(); });

@@ -176,6 +176,7 @@ struct Node {
     kNeedsGrad = 4,   ///< depends on a tensor the user asked gradients for
     kCalls = 8,       ///< is a FUNCTION or depends on one
     kMulti = 64,      ///< has several devices or depends on a node that does
+    kWatched = 128,   ///< new users are counted (user_table.h)
   };
 };
 static_assert(sizeof(Node) == 64);

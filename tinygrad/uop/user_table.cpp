@@ -2,6 +2,7 @@
 #include "tinygrad/uop/user_table.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -89,6 +90,14 @@ void Row::make_room() {
   capacity_ = more;
 }
 
+std::atomic<uint64_t> g_users_of_watched{0};
+
+void push(UOp source, Use use) {
+  row(source.id()).push(use);
+  if (source.node()->flags & Node::kWatched) [[unlikely]]
+    g_users_of_watched.fetch_add(1, std::memory_order_release);
+}
+
 /// Whether nobody asks for the users of a node.
 bool is_shared_by_all(UOp u) { return u.is_const() || (u.is(Ops::STACK) && u.src_ops().subset_of(Ops::CONST)); }
 }  // namespace
@@ -96,9 +105,11 @@ bool is_shared_by_all(UOp u) { return u.is_const() || (u.is(Ops::STACK) && u.src
 void add(UOp u) {
   row(u.id()).node = u.node();
   for (uint32_t i = 0; i < u.nsrc(); i++)
-    if (const UOp s = u.src(i); !is_shared_by_all(s)) row(s.id()).push({u.id(), i});
+    if (const UOp s = u.src(i); !is_shared_by_all(s)) push(s, {u.id(), i});
 }
-void add_forward(UOp from, UOp to) { row(to.id()).push({from.id(), kForward}); }
+void add_forward(UOp from, UOp to) { push(to, {from.id(), kForward}); }
+void watch(UOp u) { u.node()->flags |= Node::kWatched; }
+uint64_t users_of_watched() { return g_users_of_watched.load(std::memory_order_acquire); }
 void erase(UOp u) { row(u.id()).clear(); }
 void trim(uint32_t limit) { chunks().resize(std::min<size_t>(chunks().size(), limit / kChunk + 1)); }
 

@@ -27,6 +27,11 @@ void erase(UOp u);
 /// Frees the rows of ids from `limit` on, which belong to no node.
 void trim(uint32_t limit);
 
+/// Counts users that the node gets from now on.
+void watch(UOp u);
+/// Returns how many users watched nodes have got, dead ones included. Needs no lock.
+uint64_t users_of_watched();
+
 /// Returns the entries of a node, those of dead users among them.
 std::span<const Use> entries(UOp u);
 /// Returns the user of an entry of `u`, or nothing when it is dead or has another value by now.

@@ -140,7 +140,7 @@ class JitCore::ReplayCall {
 
   /// Computes pending writes to what the launches read, and pending reads of what they write.
   void flush_tracked() {
-    if (!std::all_of(s_.tracked.begin(), s_.tracked.end(), [](const auto& t) { return t.is_unreferenced(); }))
+    if (!std::all_of(s_.tracked.begin(), s_.tracked.end(), [](auto& t) { return t.is_unreferenced(); }))
       flush_pending(s_.tracked);
     check_shown();
     std::vector<TrackedMemory> written;

@@ -15,6 +15,7 @@
 #include "tinygrad/uop/buffer_flags.h"
 #include "tinygrad/uop/multi.h"
 #include "tinygrad/uop/rebuild.h"
+#include "tinygrad/uop/user_table.h"
 #include "tinygrad/uop/walk.h"
 
 namespace tg::tensor_detail {
@@ -312,6 +313,24 @@ void finish_effects(const Writes& w, bool read) {
   if (!w.effects.empty()) EffectsFinisher(w, read).run();
 }
 
+bool TrackedMemory::is_unreferenced() {
+  if (!node) return true;
+  if (watched.empty()) return false;
+  for (const Watched& w : watched)
+    if (w.node.get().node()->refs.load(std::memory_order_relaxed) != w.refs) return false;
+  const uint64_t users = user_table::users_of_watched();
+  if (users == users_seen) return true;
+  // As many references as before may be others: a handle has gone and an expression has come.
+  GraphScope scope;
+  bool others = false;
+  for (const Watched& w : watched)
+    user_table::each(w.node, [&](UOp user, uint32_t) {
+      others |= std::ranges::none_of(watched, [&](const Watched& known) { return known.node.get() == user; });
+    });
+  if (!others) users_seen = users;
+  return !others;
+}
+
 Tensors pending_writes(bool fresh) {
   Tensors out;
   GraphScope g;
@@ -467,8 +486,13 @@ class PendingFlush {
       each_tracked(counted.first, [&](TrackedMemory& t) {
         if (!unsettled.contains(&t)) t.watched.push_back({counted.first, 0});
       });
-    for (TrackedMemory& t : tracked_)
-      for (Watched& w : t.watched) w.refs = w.node.get().node()->refs.load();
+    for (TrackedMemory& t : tracked_) {
+      t.users_seen = user_table::users_of_watched();
+      for (Watched& w : t.watched) {
+        w.refs = w.node.get().node()->refs.load();
+        user_table::watch(w.node);
+      }
+    }
   }
 
   std::vector<TrackedMemory>& tracked_;

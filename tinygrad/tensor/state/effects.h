@@ -66,13 +66,9 @@ struct TrackedMemory {
   UOpRef node{};  ///< its BUFFER, when tensors have one
   /// The BUFFER and its views where nothing but tensors uses them; none where something does.
   std::vector<Watched> watched{};
+  uint64_t users_seen = 0;  ///< user_table::users_of_watched() when nothing but those used it
   /// Whether nothing new refers to it: no pending write, no expression of its contents.
-  bool is_unreferenced() const {
-    if (!node) return true;
-    for (const Watched& w : watched)
-      if (w.node.get().node()->refs.load(std::memory_order_relaxed) != w.refs) return false;
-    return !watched.empty();
-  }
+  bool is_unreferenced();
 };
 /// Computes, before a replay, pending writes to the memory and pending expressions of what will be overwritten, which
 /// then gets new BUFFER nodes.
