@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "helpers/error_text.h"
+#include "several_devices.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/tensor/jit/jit.h"
 #include "tinygrad/tinygrad.h"
@@ -28,14 +29,10 @@ struct Branches {
   }
 };
 
-class JitDecisions : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!env::JIT || env::CHECK_INDEX) GTEST_SKIP() << "nothing is captured: calls run the function";
-  }
-};
+/// Whether functions are captured: otherwise each call runs them.
+bool captures() { return env::JIT && !env::CHECK_INDEX; }
 
-TEST_F(JitDecisions, EachWayIsCaptured) {
+TEST(JitDecisions, EachWayIsCaptured) {
   Branches branches;
   auto f = jit([&](const Tensor& x) { return branches(x); });
   for (const float v : {1.f, 2.f, -1.f, -2.f, 3.f, -3.f, 4.f, 4.f, -3.f, 1.f}) {
@@ -44,14 +41,14 @@ TEST_F(JitDecisions, EachWayIsCaptured) {
   }
 }
 
-TEST_F(JitDecisions, EqualContentsReplay) {
+TEST(JitDecisions, EqualContentsReplay) {
   Branches branches;
   auto f = jit([&](const Tensor& x) { return branches(x); });
   for (int i = 0; i < 6; i++) EXPECT_EQ(f(stored(3)).to_vector<float>(), (Floats{6, 2}));
-  EXPECT_EQ(branches.runs, 2);
+  EXPECT_EQ(branches.runs, captures() ? 2 : 6);
 }
 
-TEST_F(JitDecisions, ACaptureTakesWhatTheRunBeforeHasReadOfEqualArguments) {
+TEST(JitDecisions, ACaptureTakesWhatTheRunBeforeHasReadOfEqualArguments) {
   Branches branches;
   auto f = jit([&](const Tensor& x) { return branches(x); });
   f(stored(1));
@@ -60,7 +57,7 @@ TEST_F(JitDecisions, ACaptureTakesWhatTheRunBeforeHasReadOfEqualArguments) {
   EXPECT_EQ(f(stored(1)).to_vector<float>(), (Floats{2, 2}));
 }
 
-TEST_F(JitDecisions, OtherArgumentsDoNotMatter) {
+TEST(JitDecisions, OtherArgumentsDoNotMatter) {
   int runs = 0;
   auto f = jit([&](const Tensor& x, const Tensor& y) {
     runs++;
@@ -70,10 +67,10 @@ TEST_F(JitDecisions, OtherArgumentsDoNotMatter) {
     const float k = static_cast<float>(i);
     EXPECT_EQ(f(stored(1), stored(k)).to_vector<float>(), (Floats{k * 2, 2}));
   }
-  EXPECT_EQ(runs, 2);
+  EXPECT_EQ(runs, captures() ? 2 : 5);
 }
 
-TEST_F(JitDecisions, SmallStorageOutsideIsCompared) {
+TEST(JitDecisions, SmallStorageOutsideIsCompared) {
   const Tensor state = stored(1);
   auto f = jit([&](const Tensor& y) { return positive(state) ? y * 2 : y; });
   for (int i = 0; i < 3; i++) EXPECT_EQ(f(stored(5)).to_vector<float>(), (Floats{10, 2}));
@@ -85,7 +82,41 @@ TEST_F(JitDecisions, SmallStorageOutsideIsCompared) {
   EXPECT_EQ(f(stored(5)).to_vector<float>(), (Floats{5, 1}));
 }
 
-TEST_F(JitDecisions, WhatCannotBeComparedIsAnError) {
+TEST(JitDecisions, AnotherTensorInThePlaceOfStorageOutsideIsRead) {
+  Tensor state = stored(1);
+  auto f = jit([&](const Tensor& y) { return positive(state) ? y * 2 : y; });
+  for (int i = 0; i < 3; i++) EXPECT_EQ(f(stored(5)).to_vector<float>(), (Floats{10, 2}));
+  state = stored(-1);
+  for (int i = 0; i < 3; i++) EXPECT_EQ(f(stored(5)).to_vector<float>(), (Floats{5, 1}));
+}
+
+TEST(JitDecisions, StorageOfReadValuesIsNotTakenForOther) {
+  // Each round frees what it has read, and makes storage that may get its place.
+  auto f = jit([&](const Tensor& x, const Tensor& y) {
+    Tensor out = y;
+    for (int i = 0; i < 4; i++) out = positive(x - static_cast<float>(i)) ? out * 2 : out + 1;
+    return out;
+  });
+  for (const float v : {0.5f, 0.5f, 2.5f, 2.5f, 0.5f, 9.f, 9.f, -1.f, 2.5f}) {
+    float expected = 3;
+    for (int i = 0; i < 4; i++) expected = v > static_cast<float>(i) ? expected * 2 : expected + 1;
+    EXPECT_EQ(f(stored(v), stored(3)).to_vector<float>()[0], expected) << v;
+  }
+}
+
+TEST(JitDecisions, ArgumentsOnSeveralDevices) {
+  if (const std::string missing = several_devices_missing(2); !missing.empty()) GTEST_SKIP() << missing;
+  const std::string device = Device::default_name();
+  auto f = jit([&](const Tensor& x, const Tensor& y) { return positive(x) ? y * 2 : y; });
+  for (const float v : {1.f, 1.f, -1.f, -1.f, 1.f, -1.f, 1.f}) {
+    const Tensor y = Tensor({3.f, 4.f}).contiguous().realize().shard({device, device + ":1"}, 0).realize();
+    const float factor = v > 0 ? 2 : 1;
+    EXPECT_EQ(f(stored(v), y).to_vector<float>(), (Floats{3 * factor, 4 * factor})) << v;
+  }
+}
+
+TEST(JitDecisions, WhatCannotBeComparedIsAnError) {
+  if (!captures()) return;  // there is nothing to compare
   const auto text = [](auto&& f, const Tensor& x) {
     return test::error_text<JitError>([&] {
       for (int i = 0; i < 3; i++) f(x);

@@ -52,7 +52,7 @@ long JitCore::handles(const Tensor& t) { return t.defined() ? t.impl()->weak_fro
 void JitCore::reset() {
   std::lock_guard lock(mutex_);
   TG_CHECK(JitError, !loaded_, "[reset] got ", name_, ", which was loaded: there is no function to capture again");
-  count_ = again_ = 0;
+  count_ = 0;
   replay_.reset();
   state_.reset();
   dry_run_.reset();
@@ -127,15 +127,16 @@ Tensors JitCore::run_uncaptured(const JitInputs& in, const Body& body) {
     for (const Tensor& t : arguments_of(in))
       gradient_read_.push_back(t.impl()->grad_read = std::make_shared<bool>(false));
   }
+  if (!captures_functions()) {
+    Tensors out = body.run();
+    realize(out);
+    return out;
+  }
   decisions_ = std::make_unique<Decisions>();
   Tensors out;
   {
     const DecisionScope scope(in, *decisions_);
     out = body.run();
-  }
-  if (!captures_functions()) {
-    realize(out);
-    return out;
   }
   realize_results(out);
   count_ = std::max(count_, 1);

@@ -122,7 +122,7 @@ class JitCore {
 
   std::string name_;
   bool prune_;
-  int count_ = 0, again_ = 0;
+  int count_ = 0;
   std::unique_ptr<Replay> replay_;
   std::unique_ptr<State> state_;
   std::unique_ptr<DryRun> dry_run_;

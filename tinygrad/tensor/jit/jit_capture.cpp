@@ -346,11 +346,13 @@ bool JitCore::Capture::needs_another_run() {
   const bool first = !core_.dry_run_;
   if (first ? escaped_.empty() && changed_.empty() : slots_match_ && changed_.empty()) return false;
   if (!first && escaped_.empty() && changed_.empty()) return false;  // made once: this call did not
-  TG_CHECK(JitError, ++core_.again_ < kMostTries, "[jit] ", core_.name_,
+  const int number = first ? 1 : core_.dry_run_->number + 1;
+  TG_CHECK(JitError, number < kMostTries, "[jit] ", core_.name_,
            " leaves other tensors outside of its results in each call (",
            escaped_.empty() ? changed_.size() : escaped_.size(),
            " in this one): return them, or assign() to existing storage");
   auto dry_run = std::make_unique<DryRun>();
+  dry_run->number = number;
   GraphScope g;
   for (const Tensor& t : escaped_) {
     const bool result = std::any_of(out_.begin(), out_.end(), [&](const Tensor& o) { return o.is_same(t); });

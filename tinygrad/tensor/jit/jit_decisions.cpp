@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 
 #include "tinygrad/schedule/schedule.h"
 #include "tinygrad/tensor/host_memory.h"
@@ -27,10 +28,10 @@ std::vector<std::byte> contents_of(const BufferRef& memory) {
 }
 
 /// Returns the storage of a tensor that is a view of some, else null.
-const Buffer* storage_of(const Tensor& t) {
+BufferRef storage_of(const Tensor& t) {
   GraphScope g;
   const UOp b = buffer_below(current_view(t.uop()));
-  return b ? &buffer_table::get(b)->base() : nullptr;
+  return b ? buffer_table::get(b) : nullptr;
 }
 
 /// The number of the next storage.
@@ -53,9 +54,9 @@ bool JitCore::Decisions::hold(const JitInputs& in) {
     if (a.index >= in.tensors.size() || !in.tensors[a.index].defined() ||
         contents_of(in.tensors[a.index]) != a.contents)
       return false;
-  if (!std::ranges::all_of(outside, &TrackedMemory::is_unreferenced)) flush_pending(outside);
-  for (size_t i = 0; i < outside.size(); i++)
-    if (contents_of(outside[i].memory) != outside_contents[i]) return false;
+  if (!memory.empty()) flush_pending(memory);  // also finds whether a tensor shows it
+  for (size_t i = 0; i < memory.size(); i++)
+    if ((outside[i].shown && !memory[i].node) || contents_of(memory[i].memory) != outside[i].contents) return false;
   return true;
 }
 
@@ -71,11 +72,11 @@ JitCore::Decision JitCore::DecisionScope::decide(const Tensor& t, const std::fun
   for (DecisionScope* s = this; s; s = s->outer_)
     if (s->noted_) s->note(t);
   const Decision value = read();
-  const Buffer* storage = storage_of(t);
+  const BufferRef storage = storage_of(t);
   for (DecisionScope* s = this; s; s = s->outer_) {
     if (!s->noted_) continue;
     s->noted_->values.push_back(value);
-    if (storage) s->derived_.insert(storage);
+    if (storage) s->known_.emplace(&storage->base(), storage);
   }
   return value;
 }
@@ -95,19 +96,25 @@ void JitCore::DecisionScope::note(const Tensor& t) {
   std::vector<std::pair<BufferRef, bool>> found;
   {
     GraphScope g;
-    for (const UOp u : t.uop().toposort())
-      if (u.is(Ops::BUFFER))
-        if (BufferRef memory = buffer_table::get(u)) found.emplace_back(memory, u.arg<ParamArg>().slot >= first_new_);
+    std::unordered_set<UOp> seen;
+    for (UOps left{t.uop()}; !left.empty();) {
+      const UOp u = left.back(), now = current(u);  // what was computed before is its storage, whatever it was made of
+      left.pop_back();
+      if (!seen.insert(u).second) continue;
+      const BufferRef memory = now.is(Ops::BUFFER) ? buffer_table::get(now) : nullptr;
+      const bool made_here = memory && now.arg<ParamArg>().slot >= first_new_;
+      if (memory && (!made_here || u == now)) found.emplace_back(memory, made_here);
+      else left.insert(left.end(), u.srcs().begin(), u.srcs().end());
+    }
   }
   for (const auto& [memory, made_here] : found) note_memory(memory, made_here);
 }
 
 void JitCore::DecisionScope::note_memory(const BufferRef& memory, bool made_here) {
   const Buffer* base = &memory->base();
-  if (derived_.contains(base) || arguments_.contains(base)) return;
+  if (!known_.emplace(base, memory).second) return;
   for (size_t i = 0; i < in_->tensors.size(); i++) {
-    if (storage_of(in_->tensors[i]) != base) continue;
-    arguments_.insert(base);
+    if (const BufferRef argument = storage_of(in_->tensors[i]); !argument || &argument->base() != base) continue;
     const std::string name = i < in_->names.size() ? in_->names[i] : str("tensor ", i);
     if (in_->tensors[i].numel() * in_->tensors[i].stored_dtype().itemsize() > Decisions::kMostBytes)
       noted_->problem = str("the contents of ", name, " (", memory->nbytes(), " bytes)");
@@ -119,10 +126,9 @@ void JitCore::DecisionScope::note_memory(const BufferRef& memory, bool made_here
   } else if (memory->nbytes() > Decisions::kMostBytes) {
     noted_->problem = str("a tensor that is no argument (", memory->nbytes(), " bytes)");
   } else {
-    noted_->outside.push_back({memory});
-    flush_pending(noted_->outside);
-    noted_->outside_contents.push_back(contents_of(memory));
-    derived_.insert(base);
+    noted_->memory.push_back({memory});
+    flush_pending(noted_->memory);
+    noted_->outside.push_back({static_cast<bool>(noted_->memory.back().node), contents_of(memory)});
   }
 }
 

@@ -6,7 +6,7 @@
 #pragma once
 #include <cstddef>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "tinygrad/runtime/buffer.h"
@@ -21,14 +21,19 @@ struct JitCore::Decisions {
     size_t index;
     std::vector<std::byte> contents;
   };
+  /// What storage that is no argument was.
+  struct Outside {
+    bool shown;  ///< by a tensor: when none shows it any more, the function reads another one in its place
+    std::vector<std::byte> contents;
+  };
   std::vector<Argument> arguments;
-  std::vector<tensor_detail::TrackedMemory> outside;     ///< storage that is no argument
-  std::vector<std::vector<std::byte>> outside_contents;  ///< of each
-  std::vector<Decision> values;                          ///< in the order of the reads
-  std::string problem;                                   ///< what cannot be compared from call to call; empty: nothing
+  std::vector<tensor_detail::TrackedMemory> memory;  ///< that is no argument
+  std::vector<Outside> outside;                      ///< of each of `memory`
+  std::vector<Decision> values;                      ///< in the order of the reads
+  std::string problem;                               ///< what cannot be compared from call to call; empty: nothing
 
   bool empty() const { return values.empty(); }
-  /// Returns whether a call with these arguments would decide alike. Computes pending writes to what is no argument.
+  /// Returns whether a call with these arguments would decide alike. Computes pending writes to `memory`.
   bool hold(const JitInputs& in);
 };
 
@@ -57,9 +62,10 @@ class JitCore::DecisionScope {
   const Decisions* earlier_ = nullptr;
   DecisionScope* outer_;
   size_t next_ = 0;
-  int64_t first_new_ = 0;                        ///< number of the first storage that the run makes
-  std::unordered_set<const Buffer*> arguments_;  ///< those that are noted
-  std::unordered_set<const Buffer*> derived_;    ///< storage of values that were read
+  int64_t first_new_ = 0;  ///< number of the first storage that the run makes
+  /// Storage that needs no note any more: of arguments that have one, of values that were read. It is kept, so that no
+  /// other storage gets its address.
+  std::unordered_map<const Buffer*, BufferRef> known_;
 };
 
 }  // namespace tg

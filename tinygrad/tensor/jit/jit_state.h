@@ -76,6 +76,7 @@ struct JitCore::DryRun {
     Hash128 expression;
     bool result = false;  ///< it was a result too
   };
+  int number = 1;  ///< of the dry runs so far
   std::vector<Slot> escaped;
   std::vector<std::weak_ptr<Tensor::Impl>> constants;  ///< tensors without storage that were assigned to
 };

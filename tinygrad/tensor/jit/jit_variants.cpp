@@ -60,7 +60,8 @@ bool JitCore::fits(const JitInputs& in) const {
     if (then.gradient == InputGradient::kGiven && !then.had_gradient && has) return false;
     if (then.gradient == InputGradient::kAdded && then.tensor.lock().get() != in.tensors[i].impl()) return false;
   }
-  return s.decisions.hold(in);
+  // Decisions name arguments as a run sees them: those on several devices by shard.
+  return s.decisions.empty() || (!sharded() && s.decisions.hold(in));
 }
 
 /// Exchanges the current capture with another.
@@ -83,7 +84,6 @@ bool JitCore::choose(const JitInputs& in) {
   if (others_.size() + 1 >= kMostCaptures) return false;
   others_.push_back({std::move(replay_), std::move(state_), multi_, capture_});
   count_ = 1;
-  again_ = 0;
   dry_run_.reset();
   return true;
 }
