@@ -2,7 +2,6 @@
 #include "apps/tg/pictures.h"
 
 #include <algorithm>
-#include <fstream>
 
 #include "tinygrad/base/error.h"
 #include "tinygrad/io/file.h"
@@ -50,10 +49,7 @@ void save_picture(const Tensor& picture, const std::filesystem::path& path) {
   TG_CHECK(ValueError, ending == ".png" || ending == ".jpg" || ending == ".jpeg", "[picture] got ", path.string(),
            ", expected a name that ends with .png or .jpg");
   const std::vector<uint8_t> encoded = ending == ".png" ? io::encode_png(image) : io::encode_jpeg(image);
-  std::ofstream out(path, std::ios::binary);
-  out.write(reinterpret_cast<const char*>(encoded.data()), static_cast<std::streamsize>(encoded.size()));
-  out.close();
-  TG_CHECK(FileError, out, "[picture] ", path.string(), ": cannot be written");
+  io::write_file_atomic(path, encoded, "picture");
 }
 
 Tensor resized(const Tensor& picture, int64_t height, int64_t width) {

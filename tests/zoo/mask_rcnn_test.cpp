@@ -7,6 +7,7 @@
 
 #include "helpers/error_text.h"
 #include "models/roi_align.h"
+#include "zoo/detections.h"
 #include "zoo/pattern.h"
 #include "zoo/published.h"
 
@@ -54,19 +55,6 @@ models::MaskRCNN weighted() {
   return model;
 }
 
-/// Of coordinates, which are a hundred times as large as the scores beside them.
-constexpr double kOfPixels = 2e-5;
-
-/// Returns rows of boxes, scores and labels.
-Tensor table(const std::vector<models::Detection>& found) {
-  std::vector<double> out;
-  for (const models::Detection& d : found) {
-    out.insert(out.end(), d.box.begin(), d.box.end());
-    out.insert(out.end(), {d.score, static_cast<double>(d.label)});
-  }
-  return Tensor(out).reshape(-1, 6);
-}
-
 TEST(MaskRCNN, LevelsAndProposals) {
   const models::MaskRCNN model = weighted();
   const models::ImageList list = some_images();
@@ -81,7 +69,7 @@ TEST(MaskRCNN, LevelsAndProposals) {
     zoo::expect_recorded("mask_rcnn", "anchors." + std::to_string(i), anchors[i]);
   const auto proposals = model.proposals(levels, list.sizes);
   for (size_t i = 0; i < proposals.size(); i++) {
-    const Tensor rows = table(proposals[i]);
+    const Tensor rows = zoo::table(proposals[i]);
     zoo::expect_recorded("mask_rcnn", "boxes." + std::to_string(i), rows(Slice(), Slice(4)));
     zoo::expect_recorded("mask_rcnn", "scores." + std::to_string(i), rows(Slice(), 4));
   }
@@ -91,7 +79,7 @@ TEST(MaskRCNN, ObjectsAndMasks) {
   const std::vector<models::MaskedObjects> found = weighted()(some_images());
   ASSERT_EQ(found.size(), 2u);
   for (size_t i = 0; i < found.size(); i++) {
-    zoo::expect_recorded("mask_rcnn", "objects." + std::to_string(i), table(found[i].objects), kOfPixels);
+    zoo::expect_recorded("mask_rcnn", "objects." + std::to_string(i), zoo::table(found[i].objects), zoo::kOfPixels);
     zoo::expect_recorded("mask_rcnn", "masks." + std::to_string(i), found[i].masks);
   }
 }

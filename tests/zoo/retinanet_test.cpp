@@ -7,6 +7,7 @@
 #include <set>
 
 #include "helpers/error_text.h"
+#include "zoo/detections.h"
 #include "zoo/pattern.h"
 #include "zoo/published.h"
 
@@ -60,18 +61,6 @@ TEST(RetinaNet, LossesWithoutObjects) {
   EXPECT_EQ(regression.item<float>(), 0);
 }
 
-/// Of coordinates, which are a hundred times as large as the scores beside them.
-constexpr double kOfPixels = 2e-5;
-
-Tensor table(const std::vector<models::Detection>& found) {
-  std::vector<double> out;
-  for (const models::Detection& d : found) {
-    out.insert(out.end(), d.box.begin(), d.box.end());
-    out.insert(out.end(), {d.score, static_cast<double>(d.label)});
-  }
-  return Tensor(out).reshape(-1, 6);
-}
-
 TEST(RetinaNet, Detections) {
   const models::RetinaNet model({.classes = 5});
   const int64_t places = Tensor::cat(model.anchors(kHeight, kWidth)).shape(0);
@@ -81,8 +70,8 @@ TEST(RetinaNet, Detections) {
   const auto few =
       model.detections(predictions, kHeight, kWidth, {.score_threshold = 0.3, .candidates = 20, .max_detections = 10});
   for (size_t i = 0; i < 2; i++) {
-    zoo::expect_recorded("retinanet_found", std::to_string(i), table(found[i]), kOfPixels);
-    zoo::expect_recorded("retinanet_few", std::to_string(i), table(few[i]), kOfPixels);
+    zoo::expect_recorded("retinanet_found", std::to_string(i), zoo::table(found[i]), zoo::kOfPixels);
+    zoo::expect_recorded("retinanet_few", std::to_string(i), zoo::table(few[i]), zoo::kOfPixels);
   }
 }
 
