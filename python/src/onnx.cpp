@@ -5,6 +5,7 @@
 #include "casters.h"
 #include "host_memory.h"
 #include "interrupt.h"
+#include "tinygrad/onnx/captured_model.h"
 #include "tinygrad/onnx/model.h"
 #include "tinygrad/onnx/operators.h"
 #include "tinygrad/onnx/tensor_data.h"
@@ -149,6 +150,18 @@ nb::dict run(const Model& m, const nb::dict& inputs, const std::string& device) 
   return out;
 }
 
+nb::dict run_captured(onnx::CapturedModel& m, const nb::dict& inputs) {
+  std::map<std::string, Tensor> given, got;
+  for (const auto& [name, t] : inputs) given.emplace(text_from(name), nb::cast<Tensor>(t));
+  {
+    Unlocked work;
+    got = m(given);
+  }
+  nb::dict out;
+  for (const onnx::ValueInfo& v : m.model().outputs()) out[text(v.name)] = got.at(std::string(v.name));
+  return out;
+}
+
 onnx::ModelOptions options(const std::string& device, std::optional<DType> dtype, bool trainable) {
   return {.device = device, .float_type = dtype, .trainable = trainable};
 }
@@ -202,6 +215,19 @@ void bind_onnx(nb::module_& m) {
           "to", [](const Model& x, const DeviceName& device) { return x.to(device.name); }, "device"_a.none())
       .def("debug", &Model::debug, "trace"_a, "limit"_a)
       .def("run", &run, "inputs"_a, "device"_a);
+  nb::class_<onnx::CapturedModel>(m, "OnnxCapturedModel")
+      .def(
+          "__init__",
+          [](onnx::CapturedModel* x, const Model& model, const nb::dict& sizes) {
+            std::map<std::string, onnx::SizeRange> ranges;
+            for (const auto& [name, r] : sizes) {
+              const auto [least, most] = nb::cast<std::pair<int64_t, int64_t>>(r);
+              ranges.emplace(text_from(name), onnx::SizeRange{least, most});
+            }
+            new (x) onnx::CapturedModel(model, std::move(ranges));
+          },
+          "model"_a, "sizes"_a)
+      .def("run", &run_captured, "inputs"_a);
   // The memory of an array as a tensor, which is not copied.
   m.def(
       "onnx_tensor_over",

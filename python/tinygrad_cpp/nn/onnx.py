@@ -206,6 +206,23 @@ class OnnxRunner:
     return {name: self._result(v, arrays) for name, v in got.items()}
 
 
+  def captured(self, **sizes: tuple[int, int]) -> CapturedRunner:
+    """Returns the model as a function whose calls are replays. Sizes with a range, by the names that the inputs have
+    for them (of a size without a name "INPUT.AXIS"), are variables: one capture serves every size from the least to the
+    most: runner.captured(batch=(1, 64)). See docs/onnx.md."""
+    return CapturedRunner(self, sizes)
+
+
+class CapturedRunner:
+  """A model whose calls are replays: see OnnxRunner.captured. It takes what the runner does, but for sequences and
+  texts, and returns computed tensors by name."""
+  def __init__(self, runner: OnnxRunner, sizes: dict[str, tuple[int, int]]):
+    self.runner, self._model = runner, _core.OnnxCapturedModel(runner._model, sizes)
+
+  def __call__(self, inputs: dict[str, Any]) -> dict[str, Tensor]:
+    return self._model.run({name: self.runner._given(name, v) for name, v in inputs.items()})
+
+
 def onnx_load(path: str | pathlib.Path | bytes | Tensor, **options: Any) -> OnnxRunner:
   """Returns the runner of a model."""
   return OnnxRunner(path, **options)

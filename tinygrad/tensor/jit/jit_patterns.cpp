@@ -6,6 +6,8 @@
 #include "tinygrad/tensor/state/effects.h"
 #include "tinygrad/uop/owner.h"
 #include "tinygrad/uop/rebuild.h"
+#include "tinygrad/uop/rewrite.h"
+#include "tinygrad/uop/symbolic.h"
 #include "tinygrad/uop/variables.h"
 
 namespace tg::tensor_detail {
@@ -17,6 +19,10 @@ bool is_pattern_of(UOp p, UOp b) {
 }
 
 namespace {
+/// Returns an expression without the values of its variables, on which the order of operands depends.
+UOp unbound(UOp u, const std::vector<std::pair<UOp, UOp>>& map) {
+  return graph_rewrite(u.substitute(map), canonical_order(), {.name = "pattern of an argument"});
+}
 int64_t value_of(UOp bound) { return static_cast<int64_t>(value_of_bound(bound).const_int()); }
 UOp storage_param(UOp buffer, UOp dims) {
   return UOp::make(Ops::PARAM, buffer.dtype(), {dims},
@@ -38,7 +44,7 @@ std::string unbound_text(UOp u) {
       out += str(out.empty() ? "" : ", ", p.name, " from ", p.vmin, " to ", p.vmax);
       map.emplace_back(v, v.src(0));
     }
-  return is_bound(u) ? out : str("expression ", u.substitute(map).key().to_hex().substr(0, 8), " of ", out);
+  return is_bound(u) ? out : str("expression ", unbound(u, map).key().to_hex().substr(0, 8), " of ", out);
 }
 
 UOp buffer_below(UOp u) {
@@ -55,7 +61,7 @@ UOp view_pattern(UOp u, BoundValues* values) {
       map.emplace_back(v, v.src(0));
       if (values) values->emplace_back(v.src(0).arg<ParamArg>().name, value_of(v));
     }
-  return as_public(u.substitute(map));  // compared with those of other calls
+  return as_public(unbound(u, map));  // compared with those of other calls
 }
 
 UOp input_pattern(UOp view) {
