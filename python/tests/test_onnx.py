@@ -103,6 +103,17 @@ def test_what_a_runner_knows():
   np.testing.assert_array_equal(r.graph_values["w"].numpy(), W)
 
 
+def test_one_capture_serves_every_size_of_a_range():
+  run = OnnxRunner(AFFINE).captured(n=(1, 8))
+  held = []
+  for n in (3, 1, 8, 5, 2, 8):
+    x = np.arange(3 * n, dtype=np.float32).reshape(n, 3)
+    held.append((x, run({"x": x if n % 2 else Tensor(x)})["y"]))
+  for x, y in held: np.testing.assert_array_equal(y.numpy(), x * W + W)
+  with pytest.raises(ShapeError, match="expected a size of axis 0 from 1 to 8"): run({"x": np.zeros((9, 3), np.float32)})
+  with pytest.raises(ValueError, match='range of "q"'): OnnxRunner(AFFINE).captured(q=(1, 8))
+
+
 @pytest.mark.parametrize("given", [X, X[:, ::-1][:, ::-1], X.tolist(), Tensor(X), X.astype(np.float64)])
 def test_inputs_of_all_kinds(given):
   got = OnnxRunner(AFFINE)({"x": given})["y"]

@@ -79,6 +79,55 @@ TEST(CapturedModel, SeveralVariablesAndViews) {
   }
 }
 
+TEST(CapturedModel, SizesWithoutANameAreThoseOfTheirPlace) {
+  // y = x + z of one row: sizes of both are left open.
+  OnnxGraph g;
+  const auto open = [](const char* name) {  // a size that says nothing
+    const PbMessage shape = PbMessage().message(1, PbMessage());
+    return PbMessage().text(1, name).message(2, PbMessage().message(1, PbMessage().integer(1, 1).message(2, shape)));
+  };
+  g.nodes = {onnx_node("Add", {"x", "z"}, {"y"})};
+  g.inputs = {open("x"), open("z")};
+  g.outputs = {open("y")};
+  onnx::CapturedModel captured(model_of(g), {{"x.0=z.0", {1, 8}}});
+  for (const int64_t n : {2, 7, 1, 8, 3}) {
+    const Tensor x = some_rows(n).flatten().slice(0, 0, n).contiguous().realize();
+    EXPECT_EQ(captured({{"x", x}, {"z", x * 2}}).at("y").to_vector<float>(), (x + x * 2).to_vector<float>());
+  }
+  EXPECT_EQ(error_text<ShapeError>([&] { captured({{"x", Tensor::ones(2)}, {"z", Tensor::ones(3)}}); }),
+            "[onnx] got shape (3,) for input z, expected size 2 of axis 0, as x.0=z.0 is elsewhere");
+}
+
+TEST(CapturedModel, WindowsAndPaddingOverSizesOfARange) {
+  // Convolution, both poolings, and padding by reflection over (batch, 2, 6, width).
+  OnnxGraph g;
+  const auto ints = [](const char* name, const std::vector<int64_t>& v) {
+    PbMessage a = PbMessage().text(1, name);
+    for (const int64_t n : v) a.integer(8, n);
+    return a.integer(20, 7);
+  };
+  Floats w;
+  for (int i = 0; i < 54; i++) w.push_back(static_cast<float>(i % 7) / 7.f - 0.4f);
+  g.nodes = {
+      onnx_node("Conv", {"x", "w"}, {"c"}, {ints("pads", {1, 1, 1, 1})}),
+      onnx_node("MaxPool", {"c"}, {"m"}, {ints("kernel_shape", {2, 2}), ints("strides", {2, 2})}),
+      onnx_node("AveragePool", {"m"}, {"a"},
+                {ints("kernel_shape", {3, 3}), ints("pads", {1, 1, 1, 1}), onnx_attribute("count_include_pad", 0)}),
+      onnx_node("Pad", {"a", "amounts"}, {"p"}, {onnx_text_attribute("mode", "reflect")}),
+      onnx_node("ReduceMax", {"p", "axes"}, {"y"})};
+  g.initializers = {onnx_tensor<float>("w", 1, {3, 2, 3, 3}, w),
+                    onnx_tensor<int64_t>("amounts", 7, {8}, {0, 0, 1, 0, 0, 0, 1, 0}),
+                    onnx_tensor<int64_t>("axes", 7, {1}, {1})};
+  g.inputs = {onnx_value("x", {-1, 2, 6, -2})};
+  g.outputs = {onnx_value("y", {-1, 1, 5, -3})};
+  const onnx::Model model = model_of(g);
+  onnx::CapturedModel captured(model, {{"n1", {1, 4}}, {"n2", {2, 20}}});
+  for (const auto& [b, n] : std::vector<std::pair<int64_t, int64_t>>{{1, 6}, {4, 20}, {2, 2}, {3, 7}, {1, 13}}) {
+    const Tensor x = (Tensor::arange(b * 12 * n).to_float() * 0.37).sin().reshape(b, 2, 6, n).realize();
+    expect_near(captured(x), model(x));
+  }
+}
+
 TEST(CapturedModel, OtherShapesAndTypesAreCapturedByThemselves) {
   OnnxGraph g;
   g.nodes = {onnx_node("Add", {"x", "x"}, {"y"})};

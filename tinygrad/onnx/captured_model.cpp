@@ -5,9 +5,11 @@
 #include <list>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "tinygrad/base/contains.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/tensor/jit/jit.h"
 #include "tinygrad/tensor/jit/sized_input.h"
@@ -29,6 +31,24 @@ template <class F> void each_open_axis(const ValueInfo& input, F&& use) {
     if (!(*input.type.shape)[i].value) use(i, range_name(input, i));
 }
 
+/// Sizes that are variables: the name of each with its range.
+using Ranges = std::map<std::string, SizeRange>;
+
+/// Returns the names of the sizes that have a range in common.
+std::vector<std::string_view> names_of(std::string_view key) {
+  std::vector<std::string_view> out;
+  for (size_t end = 0; end != std::string_view::npos; key.remove_prefix(std::min(end + 1, key.size()))) {
+    end = key.find('=');
+    out.push_back(key.substr(0, end));
+  }
+  return out;
+}
+
+/// Returns the entry for a size.
+Ranges::const_iterator find_range(const Ranges& ranges, std::string_view size) {
+  return std::ranges::find_if(ranges, [&](const auto& entry) { return contains(names_of(entry.first), size); });
+}
+
 using Inputs = std::map<std::string, Tensor>;
 using Variables = std::map<std::string, BoundVariable>;
 
@@ -44,11 +64,11 @@ struct Capture {
 
 struct CapturedModel::State {
   Model model;
-  std::map<std::string, SizeRange> ranges;
+  Ranges ranges;
   std::list<Capture> captures;  ///< the one used last is the first
   std::mutex lock;
 
-  State(Model m, std::map<std::string, SizeRange> r) : model(std::move(m)), ranges(std::move(r)) {}
+  State(Model m, Ranges r) : model(std::move(m)), ranges(std::move(r)) {}
 
   /// Returns the sizes of this call that are variables. ShapeError for one out of its range.
   Variables variables_of(const Inputs& inputs) const;
@@ -60,16 +80,16 @@ struct CapturedModel::State {
 namespace {
 
 /// Calls `use` with the range of each axis of an input that is a variable, and its size.
-template <class F>
-void each_variable(const ValueInfo& info, const Tensor& x, const std::map<std::string, SizeRange>& ranges, F&& use) {
+template <class F> void each_variable(const ValueInfo& info, const Tensor& x, const Ranges& ranges, F&& use) {
   if (info.type.shape && info.type.shape->size() != static_cast<size_t>(x.ndim())) return;  // the run says so
   each_open_axis(info, [&](size_t axis, const std::string& name) {
-    if (const auto at = ranges.find(name); at != ranges.end()) use(axis, name, at->second, x.shape()[axis].value());
+    if (const auto at = find_range(ranges, name); at != ranges.end())
+      use(axis, at->first, at->second, x.shape()[axis].value());
   });
 }
 
 /// Returns the shapes and types of a call as text, without the sizes that are variables.
-std::string key_of(const Model& model, const std::map<std::string, SizeRange>& ranges, const Inputs& inputs) {
+std::string key_of(const Model& model, const Ranges& ranges, const Inputs& inputs) {
   std::string out;
   for (const ValueInfo& info : model.inputs()) {
     const auto at = inputs.find(std::string(info.name));
@@ -108,7 +128,7 @@ Tensor CapturedModel::State::argument(Capture& c, const std::string& name, const
     each_variable(*info, x, ranges, [&](size_t axis, const std::string& size, const SizeRange&, int64_t) {
       sizes[axis] = variables.at(size);
     });
-  if (!sizes.symbolic()) return x.is_realized() ? x : x.clone().realize();
+  if (!sizes.symbolic()) return stored_argument(x);
   GraphScope scope;
   int64_t most = 1;
   for (const SInt& n : sizes) most *= n.max();
@@ -126,15 +146,17 @@ Capture& CapturedModel::State::capture_for(const std::string& key) {
   return captures.front();
 }
 
-CapturedModel::CapturedModel(Model model, std::map<std::string, SizeRange> ranges)
+CapturedModel::CapturedModel(Model model, Ranges ranges)
     : state_(std::make_unique<State>(std::move(model), std::move(ranges))) {
   for (const auto& [name, r] : state_->ranges) {
     TG_CHECK(ValueError, r.least >= 1 && r.least <= r.most, "[onnx] got sizes of ", printable(name), " from ", r.least,
              " to ", r.most, ", expected at least 1 and in order");
-    bool found = false;
-    for (const ValueInfo& info : state_->model.inputs())
-      each_open_axis(info, [&](size_t, const std::string& open) { found |= open == name; });
-    TG_CHECK(ValueError, found, "[onnx] got a range of \"", printable(name), "\", which no input has");
+    for (const std::string_view part : names_of(name)) {
+      bool found = false;
+      for (const ValueInfo& info : state_->model.inputs())
+        each_open_axis(info, [&](size_t, const std::string& open) { found |= open == part; });
+      TG_CHECK(ValueError, found, "[onnx] got a range of \"", printable(part), "\", which no input has");
+    }
   }
 }
 CapturedModel::CapturedModel(CapturedModel&&) noexcept = default;

@@ -21,8 +21,8 @@ struct SizeRange {
 /// exclude each other.
 class CapturedModel {
  public:
-  /// Ranges by the names that the model's inputs have for sizes, or "INPUT.AXIS" for a size without a name. ValueError
-  /// for one that no input has, or an empty one.
+  /// Ranges by the names that the model's inputs have for sizes, or "INPUT.AXIS" for a size without a name. Names with
+  /// "=" between are one size: "input.0=state.1". ValueError for one that no input has, or an empty range.
   explicit CapturedModel(Model model, std::map<std::string, SizeRange> ranges = {});
   CapturedModel(CapturedModel&&) noexcept;
   CapturedModel& operator=(CapturedModel&&) noexcept;

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "tinygrad/uop/eval.h"
+#include "tinygrad/uop/symbolic.h"
 #include "tinygrad/uop/uop.h"
 
 namespace tg::onnx {
@@ -95,7 +96,7 @@ std::optional<HostInt> combine_symbolic(const BinaryRow& row, const HostInt& a, 
   if (row.op == "Equal" && a.value == b.value) return HostInt(1);
   if (!row.symbolic) return {};
   GraphScope scope;
-  return HostInt(SInt(row.symbolic(a.value.uop(), b.value.uop())));
+  return HostInt(SInt(simplify(row.symbolic(a.value.uop(), b.value.uop()))));
 }
 
 std::optional<HostInt> combine(const BinaryRow& row, const HostInt& a, const HostInt& b, DType d) {

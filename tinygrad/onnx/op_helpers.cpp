@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tinygrad/uop/symbolic.h"
+
 namespace tg::onnx {
 
 Value moved(const Value& v, Tensor t) {
@@ -20,9 +22,9 @@ SInt product(const Shape& s, size_t from, size_t to) {
   TG_CHECK(ShapeError, from <= to && to <= s.size(), "got axes ", from, " to ", to, " of shape ", s);
   const Shape part(s.begin() + static_cast<long>(from), s.begin() + static_cast<long>(to));
   if (!part.symbolic()) return part.numel();
-  SInt n = 1;
-  for (const SInt& v : part) n = n.symbolic() || v.symbolic() ? SInt(n.uop() * v.uop()) : SInt(n.value() * v.value());
-  return n;
+  UOp n = UOp::constant(int64_t{1});
+  for (const SInt& v : part) n = n * v.uop();
+  return SInt(simplify(n));
 }
 
 Tensor along_axis(const Tensor& t, int64_t axis, int64_t rank) {
@@ -146,6 +148,13 @@ int64_t Window::output_size(size_t i, int64_t size) const {
   // A window must begin inside of the input or the padding before it.
   if (ceil_mode && (n - 1) * strides[i] >= size + pads[i].first) n--;
   return n;
+}
+
+SInt Window::output_size(size_t i, const SInt& size) const {
+  if (!size.symbolic()) return output_size(i, size.value());
+  TG_CHECK(ShapeError, !ceil_mode, "got the symbolic size ", size, " with ceil_mode, expected a number");
+  const UOp room = size.uop() + UOp::constant(pads[i].first + pads[i].second - dilations[i] * (kernel[i] - 1) - 1);
+  return SInt(simplify(room / UOp::constant(strides[i]) + UOp::constant(int64_t{1})));
 }
 
 namespace {

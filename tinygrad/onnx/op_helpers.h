@@ -44,8 +44,9 @@ struct Window {
   std::vector<int64_t> kernel, strides, dilations;
   Pads pads;
   bool ceil_mode = false;
-  /// Returns the number of windows along axis `i` of `size` elements.
+  /// Returns the number of windows along axis `i` of `size` elements. A symbolic size needs an open GraphScope.
   int64_t output_size(size_t i, int64_t size) const;
+  SInt output_size(size_t i, const SInt& size) const;
 };
 /// Reads kernel_shape (or takes `kernel`), strides, dilations, pads and auto_pad for (batch, channels, spatial...).
 Window window_of(const NodeContext& c, const Shape& x, std::vector<int64_t> kernel = {});

@@ -4,6 +4,7 @@
 
 #include "tinygrad/onnx/op_helpers.h"
 #include "tinygrad/onnx/operators.h"
+#include "tinygrad/uop/symbolic.h"
 
 namespace tg::onnx {
 namespace {
@@ -19,6 +20,20 @@ Pads whole_pads(const Window& w, const Shape& x) {
   return out;
 }
 
+/// Returns images whose symbolic sizes are the greatest ones, with `value` in what they do not have.
+Tensor at_greatest_size(const Tensor& x, const Scalar& value) {
+  std::vector<std::pair<SInt, SInt>> more(x.shape().size(), {0, 0});
+  bool any = false;
+  GraphScope scope;
+  for (size_t i = 2; i < more.size(); i++) {
+    const SInt n = x.shape()[i];
+    if (!n.symbolic()) continue;
+    more[i].second = SInt(simplify(UOp::constant(n.max()) - n.uop()));
+    any = true;
+  }
+  return any ? x.pad(more, {.value = value}).cast(x.dtype()) : x;
+}
+
 /// Returns the windows of `x`, padded by `value`: (batch, channels, windows..., taps...), and the axes of the taps.
 /// `outputs`: how many there are, where it does not follow from `w`.
 struct Windows {
@@ -27,15 +42,20 @@ struct Windows {
   Shape outputs;  ///< the windows' number along each axis
 };
 Windows windows_of(const Window& w, const Tensor& x, const Scalar& value, const Shape& outputs = {}) {
-  const Tensor padded = x.pad(pads_with_lead(whole_pads(w, x.shape()), x.ndim()), {.value = value}).cast(x.dtype());
+  const Tensor most = at_greatest_size(x, value);
+  const Tensor padded =
+      most.pad(pads_with_lead(whole_pads(w, most.shape()), x.ndim()), {.value = value}).cast(x.dtype());
   Windows out{padded.pool_view(Ints(w.kernel), Ints(w.strides), Ints(w.dilations)), {}, {}};
   const size_t n = w.kernel.size();
+  Shape kept = out.view.shape();
+  GraphScope scope;
   for (size_t i = 0; i < n; i++) {
-    const int64_t size = outputs.empty() ? w.output_size(i, x.shape(static_cast<int>(i) + 2)) : outputs[i].value();
+    const SInt size = outputs.empty() ? w.output_size(i, x.shape()[i + 2]) : outputs[i];
     out.outputs.push_back(size);
-    out.view = out.view.slice(static_cast<int>(i) + 2, 0, size);
+    kept[i + 2] = size;
     out.taps.push_back(static_cast<int>(2 + n + i));
   }
+  out.view = out.view.shrink_to(kept);
   return out;
 }
 

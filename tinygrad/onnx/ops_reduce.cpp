@@ -67,7 +67,8 @@ Values reduce(NodeContext& c) {
   if (o.nothing && (name == "ReduceSum" || name == "ReduceMean" || name == "ReduceProd" || name == "ReduceMax" ||
                     name == "ReduceMin"))
     return {x};
-  if ((name == "ReduceMax" || name == "ReduceMin") && x.numel() == 0)
+  const bool empty = std::ranges::any_of(x.shape(), [](const SInt& n) { return n == 0; });
+  if ((name == "ReduceMax" || name == "ReduceMin") && empty)
     return {extremum_of_nothing(x, name == "ReduceMax", options)};
   if (o.nothing) {
     if (name == "ReduceSumSquare") return {x * x};
@@ -81,8 +82,16 @@ Values reduce(NodeContext& c) {
 Values reduce_sizes(NodeContext& c) {
   const HostArray* h = c.known(0);
   const std::string name(c.node().op);
-  const bool whole = h && h->shape.size() == 1 && !h->dtype.is_float() && !h->symbolic() && h->count() > 0;
-  if (whole && (name == "ReduceProd" || name == "ReduceSum" || name == "ReduceMax" || name == "ReduceMin")) {
+  const bool row = h && h->shape.size() == 1 && !h->dtype.is_float() && h->count() > 0;
+  if (row && h->symbolic() && name == "ReduceProd" && !over(c, 1, 18).nothing) {
+    GraphScope scope;
+    Shape sizes;
+    for (const HostInt& n : h->ints) sizes.push_back(n.value);
+    const HostInt all(product(sizes, 0, sizes.size()));
+    return {over(c, 1, 18).keep ? HostArray::of_ints({all}, h->dtype) : HostArray::scalar(all, h->dtype)};
+  }
+  if (row && !h->symbolic() &&
+      (name == "ReduceProd" || name == "ReduceSum" || name == "ReduceMax" || name == "ReduceMin")) {
     const ReduceOver o = over(c, 1, name == "ReduceSum" ? 13 : 18);
     if (!o.nothing) {
       std::vector<int64_t> v;

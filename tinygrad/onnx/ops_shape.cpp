@@ -6,6 +6,7 @@
 #include "tinygrad/onnx/op_helpers.h"
 #include "tinygrad/onnx/operators.h"
 #include "tinygrad/onnx/run.h"
+#include "tinygrad/uop/symbolic.h"
 
 namespace tg::onnx {
 namespace {
@@ -82,7 +83,7 @@ Shape with_rest(const NodeContext& c, const Shape& from, Shape to) {
   others.erase(others.begin() + (rest - to.begin()));
   const SInt all = product(from, 0, from.size()), known = product(others, 0, others.size());
   if (all.symbolic() || known.symbolic()) {
-    *rest = SInt(all.uop() / known.uop());
+    *rest = SInt(simplify(all.uop() / known.uop()));
     return to;
   }
   c.check(known.value() != 0 && all.value() % known.value() == 0, "shape ", to, " does not divide ", from);

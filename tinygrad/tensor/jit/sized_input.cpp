@@ -16,13 +16,19 @@ BufferRef buffer_of(const Tensor& realized) {
 }
 
 /// Returns the elements as all of some storage, in their order.
-Tensor stored(const Tensor& x) {
+Tensor all_of_storage(const Tensor& x) {
   const Tensor t = x.contiguous().realize();
   const BufferRef b = buffer_of(t);
   return b && b->size() == t.numel() ? t : x.clone().realize();
 }
 
 }  // namespace
+
+Tensor stored_argument(const Tensor& x) {
+  Tensor t = x;
+  t.realize();
+  return buffer_of(t) ? t : x.clone().realize();
+}
 
 SizedInput::SizedInput(int64_t most_elements, DType dtype, const std::string& device)
     : storage_(Tensor::empty(Shape{most_elements}, {.dtype = dtype, .device = device})) {}
@@ -33,7 +39,7 @@ Tensor SizedInput::fill(const Tensor& x, const Shape& sizes) {
   TG_CHECK(ShapeError, n <= storage_.numel(), "[SizedInput] got shape ", x.shape(), ", expected at most ",
            storage_.numel(), " elements");
   if (n > 0) {
-    const Tensor given = stored(x.to(storage_.device()));
+    const Tensor given = all_of_storage(x.to(storage_.device()));
     buffer_of(storage_)->view(n, storage_.dtype(), 0)->copy_from(*buffer_of(given));
   }
   GraphScope g;

@@ -4,6 +4,9 @@
 
 namespace tg {
 
+/// Returns the tensor as an argument of captured functions, which has storage: a literal is written into some.
+Tensor stored_argument(const Tensor& x);
+
 /// Storage for the largest sizes of an input. A captured function that reads it serves all sizes: they are variables,
 /// and its elements begin at the same place in each call.
 class SizedInput {

@@ -199,12 +199,15 @@ Tensor Tensor::conv2d(const Tensor& weight, const Tensor& bias, const ConvOption
   uop_of(*this, "conv2d");
   uop_of(weight, "conv2d");
   if (ndim() + 1 == weight.ndim()) return s(unsqueeze(0).conv2d(weight, bias, o).squeeze(0));  // without a batch
-  if (const Shape xs = shape(), ws = weight.shape(); xs.symbolic() && xs.size() == ws.size() && xs.size() >= 3) {
-    // Pads to the maximum sizes, computes, and cuts the result back to these sizes.
+  const auto is_symbolic = [](const SInt& n) { return n.symbolic(); };
+  if (const Shape xs = shape(), ws = weight.shape();
+      xs.size() == ws.size() && xs.size() >= 3 && std::any_of(xs.begin() + 1, xs.end(), is_symbolic)) {
+    // Pads each image to the maximum sizes, computes, and cuts the result back to these sizes.
     size_t n = xs.size() - 2;
-    Shape begin(xs.size(), SInt(0));
-    Tensor r =
-        from_uop(UOp::make(Ops::PAD, dtype(), {uop(), begin.stack(), max_shape().stack()})).conv2d(weight, bias, o);
+    const Shape begin(xs.size(), SInt(0));
+    Shape most = max_shape();
+    most[0] = xs[0];
+    Tensor r = from_uop(UOp::make(Ops::PAD, dtype(), {uop(), begin.stack(), most.stack()})).conv2d(weight, bias, o);
     Shape out = r.shape();
     out[0] = xs[0];
     const PadList pads = spatial_pads(o.padding, n, "conv2d");
@@ -243,7 +246,7 @@ std::pair<Tensor, Tensor> factors(const Tensor& x, const Tensor& weight, int64_t
   Ints kernel;
   for (size_t i = 0; i < n; i++) kernel.push_back(ws[2 + i].value());
   const Tensor v = x.pool_view(kernel, Ints(step), Ints(dil));  // (bs, cin_all, out..., kernel...)
-  Shape split{v.shape(0), g, 1, cin}, wsplit{1, g, cout / g};
+  Shape split{v.shape()[0], g, 1, cin}, wsplit{1, g, cout / g};
   for (size_t i = 0; i < 2 * n; i++) split.push_back(v.shape(static_cast<int>(2 + i)));
   std::vector<int> order{0, 1, 2};
   for (size_t i = 0; i < n; i++) {
@@ -268,7 +271,7 @@ constexpr double kFewColumns = 2;
 bool gradient_in_phases(const Tensor& x, const Tensor& weight, int64_t g, const std::vector<int64_t>& step,
                         const std::vector<int64_t>& dil, const PadList& pads) {
   if (!x.dtype().is_float() || x.dtype().is_weak() || x.dtype() != weight.dtype() || is_multi(x.uop()) ||
-      is_multi(weight.uop()))
+      is_multi(weight.uop()) || x.shape()[0].symbolic())
     return false;
   if (x.shape(1) / g < kPhaseChannels || weight.shape(0) / g >= kLongSums) return false;
   bool overlapping = false;
@@ -325,7 +328,8 @@ Tensor conv::direct(const Tensor& t, const Tensor& weight, const ConvOptions& o)
   size_t n = xs.size() - 2;
   check_steps(per_axis(o.stride, n, "conv2d", "stride"), "stride");
   check_steps(per_axis(o.dilation, n, "conv2d", "dilation"), "dilation");
-  int64_t bs = xs[0].value(), cin_all = xs[1].value(), cout = ws[0].value(), cin = ws[1].value(), g = o.groups;
+  const SInt& bs = xs[0];
+  const int64_t cin_all = xs[1].value(), cout = ws[0].value(), cin = ws[1].value(), g = o.groups;
   TG_CHECK(ShapeError, g > 0 && g * cin == cin_all && cout % g == 0, "[conv2d] got input ", xs, " and weight ", ws,
            " with ", g, " groups, expected ", g, " x ", cin,
            " input channels and output channels divisible by the groups");
@@ -341,7 +345,7 @@ Tensor conv::direct(const Tensor& t, const Tensor& weight, const ConvOptions& o)
   auto all = [](const Ints& v, int64_t want) {
     return std::all_of(v.begin(), v.end(), [&](int64_t e) { return e == want; });
   };
-  if (env::WINO && all(kernel, 3) && all(o.stride, 1) && all(o.dilation, 1)) {
+  if (env::WINO && !bs.symbolic() && all(kernel, 3) && all(o.stride, 1) && all(o.dilation, 1)) {
     const DType factors = least_upper_dtype(t.dtype(), weight.dtype()), wide = wide_dtype(factors, o.dtype);
     if (wide == factors) return winograd(t, weight, g, pads, o.dtype);
     const Tensor r = winograd(t.cast(wide), weight.cast(wide), g, pads, o.dtype);
@@ -389,7 +393,8 @@ Tensor spread_part(const Tensor& t, const Tensor& weight, const std::vector<Spre
                    const std::vector<Phases>& part, int64_t g) {
   const Shape xs = t.shape(), ws = weight.shape();
   const size_t n = axes.size();
-  const int64_t bs = xs[0].value(), cin = ws[0].value() / g, cout = ws[1].value();
+  const SInt& bs = xs[0];
+  const int64_t cin = ws[0].value() / g, cout = ws[1].value();
   auto axis = [](size_t i) { return static_cast<int>(i); };
   PadList grow, tail{{0, 0}, {0, 0}, {0, 0}};
   Ints taps, dilation;

@@ -69,7 +69,9 @@ AxisIndex parse_slice(const Slice& s, const SInt& n, int axis, const Shape& shap
   int64_t step = s.step.value_or(1);
   TG_CHECK(ValueError, step != 0, "[", op, "] got a slice of step 0 for axis ", axis, ", expected another step");
   AxisIndex a;
-  const auto &start = s.start.value, &stop = s.stop.value;
+  const std::optional<SInt>& start = s.start.value;
+  std::optional<SInt> stop = s.stop.value;
+  if (n.symbolic() && stop && step > 0 && !stop->symbolic() && stop->value() >= n.max()) stop.reset();  // the end
   bool symbolic = (start && start->symbolic()) || (stop && stop->symbolic());
   // A negative bound counts from a symbolic end.
   auto negative = [](const std::optional<SInt>& v) { return v && !v->symbolic() && v->value() < 0; };

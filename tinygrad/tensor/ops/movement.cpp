@@ -176,11 +176,12 @@ Tensor pad_constant(const OpScope& s, const Tensor& t, const PadList& p, const S
 
 Tensor pad_edges(Tensor x, const PadList& p, bool reflect) {
   for (size_t d = 0; d < p.size(); d++) {
-    int64_t n = x.shape(static_cast<int>(d)), before = std::max<int64_t>(p[d].first, 0),
-            after = std::max<int64_t>(p[d].second, 0);
+    const int64_t before = std::max<int64_t>(p[d].first, 0), after = std::max<int64_t>(p[d].second, 0);
+    if (before + after == 0) continue;
+    const int64_t n = x.shape(static_cast<int>(d));
     TG_CHECK(ShapeError, !reflect || (before < std::max<int64_t>(n, 1) && after < std::max<int64_t>(n, 1)),
              "[pad] got (", before, ", ", after, ") to reflect an axis of ", n, ", expected less than its size");
-    TG_CHECK(ShapeError, n > 0 || before + after == 0, "[pad] got an empty axis ", d, " of shape ", x.shape(),
+    TG_CHECK(ShapeError, n > 0, "[pad] got an empty axis ", d, " of shape ", x.shape(),
              ", expected elements to repeat");
     auto part = [&](int64_t from, int64_t to) {
       std::vector<std::pair<SInt, SInt>> r;
@@ -200,7 +201,7 @@ Tensor pad_edges(Tensor x, const PadList& p, bool reflect) {
     if (after)
       pieces.push_back(reflect ? part(n - 1 - after, n - 1).flip(static_cast<int>(d))
                                : repeated(part(n - 1, n), after));
-    if (pieces.size() > 1) x = Tensor::cat(pieces, static_cast<int>(d));
+    x = Tensor::cat(pieces, static_cast<int>(d));
   }
   PadList shrinks;
   for (auto [a, b] : p) shrinks.push_back({std::min<int64_t>(a, 0), std::min<int64_t>(b, 0)});
@@ -230,7 +231,12 @@ Tensor Tensor::pad(const PadList& padding, const PadOptions& o) const {
   std::vector<std::pair<SInt, SInt>> range;
   for (size_t i = 0; i < grow.size(); i++) {
     auto [a, b] = grow[i];
-    int64_t n = x.shape(static_cast<int>(i));
+    if (a == 0 && b == 0) {
+      repeats.push_back(1);
+      range.push_back({0, x.shape()[i]});
+      continue;
+    }
+    const int64_t n = x.shape(static_cast<int>(i));
     TG_CHECK(ShapeError, a <= n && b <= n, "[pad] got (", a, ", ", b, ") to wrap an axis of ", n,
              ", expected at most its size");
     repeats.push_back(1 + (a > 0) + (b > 0));
