@@ -3,6 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <cmath>
+#include <thread>
+
 #include "helpers/error_text.h"
 #include "helpers/onnx_bytes.h"
 #include "tinygrad/engine/counters.h"
@@ -156,6 +160,26 @@ TEST(CapturedModel, ResultsThatAreInputsStay) {
     EXPECT_EQ(held[static_cast<size_t>(i)].at("y").to_vector<float>(), want);
     EXPECT_EQ((-held[static_cast<size_t>(i)].at("z")).to_vector<float>(), want);
   }
+}
+
+TEST(CapturedModel, ThreadsShareOne) {
+  const onnx::Model model = rows_model();
+  onnx::CapturedModel captured(model, {{"n1", {1, 9}}});
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int64_t k = 0; k < 4; k++)
+    threads.emplace_back([&, k] {
+      for (int64_t i = 0; i < 12; i++) {
+        const int64_t n = (k * 5 + i) % 9 + 1;
+        const Floats got = captured({{"x", some_rows(n)}}).at("y").to_vector<float>();
+        const Floats want = model({{"x", some_rows(n)}}).at("y").to_vector<float>();
+        bool same = got.size() == want.size();
+        for (size_t j = 0; same && j < got.size(); j++) same = std::abs(got[j] - want[j]) < 1e-5f;
+        wrong += !same;
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST(CapturedModel, Errors) {

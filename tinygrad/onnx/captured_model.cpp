@@ -130,9 +130,9 @@ Tensor CapturedModel::State::argument(Capture& c, const std::string& name, const
     });
   if (!sizes.symbolic()) return stored_argument(x);
   GraphScope scope;
-  int64_t most = 1;
-  for (const SInt& n : sizes) most *= n.max();
-  return c.storage.try_emplace(name, most, x.dtype(), x.device()).first->second.fill(x, sizes);
+  Shape largest;
+  for (const SInt& n : sizes) largest.push_back(n.max());
+  return c.storage.try_emplace(name, largest.numel(), x.dtype(), x.device()).first->second.fill(x, sizes);
 }
 
 Capture& CapturedModel::State::capture_for(const std::string& key) {
@@ -167,7 +167,7 @@ const Model& CapturedModel::model() const { return state_->model; }
 std::map<std::string, Tensor> CapturedModel::operator()(const Inputs& inputs) {
   State& s = *state_;
   const std::lock_guard hold(s.lock);
-  const std::map<std::string, BoundVariable> variables = s.variables_of(inputs);
+  const Variables variables = s.variables_of(inputs);
   Capture& c = s.capture_for(key_of(s.model, s.ranges, inputs));
   Inputs arguments;
   for (const auto& [name, x] : inputs) arguments.emplace(name, s.argument(c, name, x, variables));
