@@ -10,6 +10,7 @@
 #include "helpers/error_text.h"
 #include "helpers/onnx_bytes.h"
 #include "tinygrad/engine/counters.h"
+#include "tinygrad/tensor/jit/jit.h"
 
 using namespace tg;
 using namespace test;
@@ -180,6 +181,66 @@ TEST(CapturedModel, ThreadsShareOne) {
     });
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(wrong, 0);
+}
+
+TEST(CapturedModel, SizesThatDecide) {
+  // y = x * 2 with more than 3 rows, else x * 10: by a maximum that the host does not know of a symbolic size.
+  OnnxGraph g;
+  g.nodes = {onnx_node("Shape", {"x"}, {"n"}),
+             onnx_node("Max", {"n", "three"}, {"m"}),
+             onnx_node("ConstantOfShape", {"m"}, {"zeros"}),
+             onnx_node("ReduceSum", {"x"}, {"sum"}),
+             onnx_node("Size", {"zeros"}, {"count"}),
+             onnx_node("Cast", {"count"}, {"c"}, {onnx_attribute("to", 1)}),
+             onnx_node("Add", {"sum", "c"}, {"y"})};
+  g.initializers = {onnx_tensor<int64_t>("three", 7, {1}, {3})};
+  g.inputs = {onnx_value("x", {-1})};
+  g.outputs = {onnx_value("y", {-2})};
+  onnx::CapturedModel captured(model_of(g), {{"n1", {1, 8}}});
+  for (const int64_t n : {2, 2, 2, 5, 5, 8, 1, 4, 5})
+    EXPECT_EQ(captured(Tensor::ones(n).contiguous().realize()).to_vector<float>()[0],
+              static_cast<float>(n + std::max<int64_t>(n, 3)))
+        << n;
+}
+
+TEST(CapturedModel, InsideOfACapturedFunction) {
+  const onnx::Model model = rows_model();
+  onnx::CapturedModel captured(model, {{"n1", {1, 9}}});
+  auto f = jit([&](const Tensor& x) { return captured({{"x", x}}).at("y") * 2; });
+  for (int i = 0; i < 5; i++) {
+    const Tensor x = (some_rows(3) + i).realize();
+    expect_near(f(x), model({{"x", x}}).at("y") * 2);
+  }
+}
+
+TEST(CapturedModel, OneTensorForTwoInputs) {
+  OnnxGraph g;
+  g.nodes = {onnx_node("Add", {"x", "z"}, {"y"})};
+  g.inputs = {onnx_value("x", {2}), onnx_value("z", {2})};
+  g.outputs = {onnx_value("y", {2})};
+  onnx::CapturedModel captured(model_of(g));
+  for (int i = 0; i < 4; i++) {
+    const Tensor x = Tensor::full({2}, i).contiguous().realize();
+    EXPECT_EQ(captured({{"x", x}, {"z", x}}).at("y").to_vector<float>(), Floats(2, 2.f * static_cast<float>(i)));
+  }
+}
+
+TEST(CapturedModel, AnErrorLeavesTheCaptures) {
+  OnnxGraph g;
+  g.nodes = {onnx_node("Reshape", {"x", "to"}, {"y"})};
+  g.inputs = {onnx_value("x", {12}), onnx_value("to", {2}, 7)};
+  g.outputs = {onnx_value("y", {-1, -2})};
+  onnx::CapturedModel captured(model_of(g));
+  const Tensor x = Tensor::arange(12).to_float().contiguous().realize();
+  const auto call = [&](int64_t a, int64_t b) {
+    return captured({{"x", x}, {"to", Tensor(std::vector<int64_t>{a, b}).contiguous().realize()}}).at("y").shape();
+  };
+  for (int round = 0; round < 2; round++)
+    for (const auto& [a, b] : std::vector<std::pair<int64_t, int64_t>>{
+             {1, 12}, {2, 6}, {3, 4}, {4, 3}, {6, 2}, {12, 1}, {-1, 2}, {-1, 3}, {-1, 4}})
+      for (int i = 0; i < 2; i++) EXPECT_EQ(call(a, b).numel(), 12);
+  EXPECT_THROW(call(11, 11), ShapeError);
+  for (int i = 0; i < 3; i++) EXPECT_EQ(call(1, 12), (Shape{1, 12}));
 }
 
 TEST(CapturedModel, Errors) {

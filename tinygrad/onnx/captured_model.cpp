@@ -91,7 +91,7 @@ template <class F> void each_variable(const ValueInfo& info, const Tensor& x, co
 /// Returns the shapes and types of a call as text, without the sizes that are variables.
 std::string key_of(const Model& model, const Ranges& ranges, const Inputs& inputs) {
   std::string out;
-  for (const ValueInfo& info : model.inputs()) {
+  for (const ValueInfo& info : model.proto().graph.inputs) {  // those with a constant in their place too
     const auto at = inputs.find(std::string(info.name));
     if (at == inputs.end()) continue;
     Shape shape = at->second.shape();
@@ -165,12 +165,18 @@ CapturedModel::~CapturedModel() = default;
 const Model& CapturedModel::model() const { return state_->model; }
 
 std::map<std::string, Tensor> CapturedModel::operator()(const Inputs& inputs) {
+  if (JitCore::capturing()) return model()(inputs);  // part of what is being captured
   State& s = *state_;
   const std::lock_guard hold(s.lock);
   const Variables variables = s.variables_of(inputs);
   Capture& c = s.capture_for(key_of(s.model, s.ranges, inputs));
   Inputs arguments;
-  for (const auto& [name, x] : inputs) arguments.emplace(name, s.argument(c, name, x, variables));
+  for (const auto& [name, x] : inputs) {
+    const Tensor t = s.argument(c, name, x, variables);
+    const bool again =
+        std::ranges::any_of(arguments, [&](const auto& other) { return share_storage(other.second, t); });
+    arguments.emplace(name, again ? t.clone().realize() : t);
+  }
   JitInputs in;
   for (const auto& [name, v] : variables) in.variables.emplace_back(v.uop());
   for (const auto& [name, x] : arguments) {
@@ -179,8 +185,9 @@ std::map<std::string, Tensor> CapturedModel::operator()(const Inputs& inputs) {
   }
   const Tensors results = c.core.call(in, {[&] {
                                         Tensors out;
+                                        const Inputs got = s.model(arguments);
                                         c.outputs.clear();
-                                        for (const auto& [name, t] : s.model(arguments)) {
+                                        for (const auto& [name, t] : got) {
                                           c.outputs.push_back(name);
                                           out.push_back(t);
                                         }

@@ -133,6 +133,7 @@ Tensors JitCore::run_uncaptured(const JitInputs& in, const Body& body) {
     return out;
   }
   decisions_ = std::make_unique<Decisions>();
+  decisions_->call = Decisions::describe(in);
   Tensors out;
   {
     const DecisionScope scope(in, *decisions_);
@@ -143,11 +144,24 @@ Tensors JitCore::run_uncaptured(const JitInputs& in, const Body& body) {
   return out;
 }
 
+/// Whether the last run that was not captured has read what a capture of this call reads.
+bool JitCore::decided_alike(const JitInputs& in) const {
+  if (!decisions_) return false;
+  return decisions_->empty() || (decisions_->call == Decisions::describe(in) && decisions_->hold(in));
+}
+
+/// Whether any of its runs has decided by values that it read.
+bool JitCore::decides() const {
+  const auto any = [](const std::unique_ptr<State>& s) { return s && !s->decisions.empty(); };
+  return (decisions_ && !decisions_->empty()) || any(state_) ||
+         std::ranges::any_of(others_, [&](const Recorded& o) { return any(o.state); });
+}
+
 Tensors JitCore::call_single(const JitInputs& in, const Body& body) {
   std::vector<Input> inputs = check_inputs(in);
   if (!captures_functions() && !loaded_) return run_uncaptured(in, body);
   if (replay_) return replay_call(in, std::move(inputs));
-  if (count_ == 0 || !env::CAPTURING || !(decisions_ && decisions_->hold(in))) return run_uncaptured(in, body);
+  if (count_ == 0 || !env::CAPTURING || !decided_alike(in)) return run_uncaptured(in, body);
   return Capture(*this, in, body, std::move(inputs)).run();
 }
 

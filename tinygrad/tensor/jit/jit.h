@@ -114,6 +114,8 @@ class JitCore {
   void give_gradients(const JitInputs& in, Tensors& out) const;
   static Tensors arguments_of(const JitInputs& in);
 
+  bool decided_alike(const JitInputs& in) const;
+  bool decides() const;
   bool fits(const JitInputs& in) const;
   bool choose(const JitInputs& in);
   void swap_current(Recorded& other);

@@ -240,6 +240,7 @@ void JitCore::Capture::record() {
   {
     const DecisionScope decisions(*core_.decisions_);
     out_ = body_.run();
+    decisions.check_all_taken();
   }
   for (auto& [owner, problem] : recording.checks)
     if (const std::string text = problem(); !text.empty()) throw JitError(str("[jit] ", core_.name_, " ", text));

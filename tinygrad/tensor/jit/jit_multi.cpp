@@ -83,6 +83,8 @@ Tensors JitCore::call(const JitInputs& in, const Body& body, size_t* served) {
   TG_CHECK(JitError, !capturing() || !loaded_, "[jit] got a call of ", name_,
            ", which was loaded, inside a function that is being captured");
   if (capturing()) return body.run();  // part of what is being captured
+  // What a run of an outer function decides must be read in it: a replay would hide it.
+  if (DecisionScope::innermost() && decides()) return run_uncaptured(in, body);
   if (captures_functions() && !choose(in)) return run_uncaptured(in, body);
   const bool replays = static_cast<bool>(replay_);
   Tensors out = any_multi(in.tensors) || (replays && sharded()) || (!replays && !loaded_) ? call_whole(in, body)

@@ -75,12 +75,20 @@ void JitCore::swap_current(Recorded& other) {
 /// Makes a capture that fits this call the current one, or none, so that the call is captured. False when there are
 /// enough already.
 bool JitCore::choose(const JitInputs& in) {
-  if (!replay_ || loaded_ || fits(in)) return true;
-  for (Recorded& o : others_) {
-    swap_current(o);
-    if (fits(in)) return true;
-    swap_current(o);
+  if (loaded_ || (replay_ && fits(in))) return true;
+  for (size_t i = 0; i < others_.size(); i++) {
+    swap_current(others_[i]);
+    if (fits(in)) {
+      if (!others_[i].replay) {  // there was no current one
+        others_.erase(others_.begin() + static_cast<std::ptrdiff_t>(i));
+        count_ = 2;
+        dry_run_.reset();
+      }
+      return true;
+    }
+    swap_current(others_[i]);
   }
+  if (!replay_) return true;
   if (others_.size() + 1 >= kMostCaptures) return false;
   others_.push_back({std::move(replay_), std::move(state_), multi_, capture_});
   count_ = 1;

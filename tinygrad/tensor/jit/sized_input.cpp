@@ -30,6 +30,11 @@ Tensor stored_argument(const Tensor& x) {
   return buffer_of(t) ? t : x.clone().realize();
 }
 
+bool share_storage(const Tensor& a, const Tensor& b) {
+  const BufferRef x = buffer_of(a), y = buffer_of(b);
+  return x && y && &x->base() == &y->base();
+}
+
 SizedInput::SizedInput(int64_t most_elements, DType dtype, const std::string& device)
     : storage_(Tensor::empty(Shape{most_elements}, {.dtype = dtype, .device = device})) {}
 
@@ -48,9 +53,6 @@ Tensor SizedInput::fill(const Tensor& x, const Shape& sizes) {
   return storage_.shrink({{0, count}}).reshape(sizes);
 }
 
-bool SizedInput::is_shown_by(const Tensor& t) const {
-  const BufferRef b = buffer_of(t);
-  return b && &b->base() == &buffer_of(storage_)->base();
-}
+bool SizedInput::is_shown_by(const Tensor& t) const { return share_storage(storage_, t); }
 
 }  // namespace tg

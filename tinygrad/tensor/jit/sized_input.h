@@ -7,6 +7,9 @@ namespace tg {
 /// Returns the tensor as an argument of captured functions, which has storage: a literal is written into some.
 Tensor stored_argument(const Tensor& x);
 
+/// Returns whether two computed tensors show the same storage, if only parts of it.
+bool share_storage(const Tensor& a, const Tensor& b);
+
 /// Storage for the largest sizes of an input. A captured function that reads it serves all sizes: they are variables,
 /// and its elements begin at the same place in each call.
 class SizedInput {
