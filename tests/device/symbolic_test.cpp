@@ -27,6 +27,7 @@ std::ostream& operator<<(std::ostream& o, const Case& c) { return o << c.name; }
     }                                                                     \
   }
 using Bounds = std::vector<std::pair<SInt, SInt>>;
+const std::vector<std::pair<int64_t, int64_t>> kAround{{0, 0}, {1, 2}};  // padding of the columns
 Tensor table() { return Tensor::arange(24).to_float().reshape(6, 4).sin().contiguous(); }
 
 // clang-format off
@@ -68,8 +69,9 @@ const Case kCases[] = {
     OP("zeros_like", x.zeros_like() + y.ones_like()), OP("index_row", x(0)), OP("index_last_row", x(-1)),
     OP("index_slice", x(Slice(None), Slice(1, 3))), OP("index_slice_to_beyond", x(Slice(0, 100)) * 2),
     OP("index_slice_from_to_beyond", x.cat(y, 1)(Slice(0, 6), Slice(1, 5))),
-    OP("pad_columns_reflected", x.pad(std::vector<std::pair<int64_t, int64_t>>{{0, 0}, {1, 2}}, {.mode = PadOptions::kReflect})),
-    OP("pad_columns_circular", x.pad(std::vector<std::pair<int64_t, int64_t>>{{0, 0}, {1, 2}}, {.mode = PadOptions::kCircular})), OP("index_step", x(Slice(None), Slice(None, None, 2))),
+    OP("pad_columns_reflected", x.pad(kAround, {.mode = PadOptions::kReflect})),
+    OP("pad_columns_circular", x.pad(kAround, {.mode = PadOptions::kCircular})),
+    OP("index_step", x(Slice(None), Slice(None, None, 2))),
     OP("index_tensor", x(Tensor({0, 0}))), OP("index_by_symbolic_rows", table()(Tensor::arange_symbolic(0, n))),
     OP("gather", x.gather(1, Tensor::zeros(Shape{n, 2}, {.dtype = dtypes::int32}))),
     OP("one_hot", Tensor::arange_symbolic(0, n).one_hot(6)),
@@ -80,7 +82,8 @@ const Case kCases[] = {
     OP("conv1d", x.transpose().unsqueeze(0).conv2d(table().flatten().shrink(Bounds{{0, 8}}).reshape(2, 4, 1))),
     OP("conv1d_padded", x.transpose().unsqueeze(0).conv2d(table().reshape(2, 4, 3), {}, {.padding = 1})),
     OP("conv2d_batch_strided", x.reshape(Shape{n, 1, 2, 2})
-        .conv2d(table().flatten().shrink(Bounds{{0, 18}}).reshape(2, 1, 3, 3), Tensor({1., 2.}), {.stride = 2, .padding = 1})),
+        .conv2d(table().flatten().shrink(Bounds{{0, 18}}).reshape(2, 1, 3, 3), Tensor({1., 2.}),
+                {.stride = 2, .padding = 1})),
     OP("conv_transpose2d_batch_strided", x.reshape(Shape{n, 1, 2, 2})
         .conv_transpose2d(table().flatten().shrink(Bounds{{0, 18}}).reshape(1, 2, 3, 3), {}, {.stride = 2})),
     OP("conv2d_batch", x.reshape(Shape{n, 1, 2, 2})
