@@ -540,3 +540,57 @@ def test_pruned_kernels_follow_what_they_read():
     for i in range(1, 5):
         step(Tensor([1.0, 1.0]))
         assert f(x).tolist() == [23 + 2 * i, 43 + 2 * i]
+
+
+def test_gradients_grow_after_they_were_taken_away():
+    p = Tensor([1.0]).realize().requires_grad_()
+    f = TinyJit(lambda x: (p * x).sum().backward())
+    want = 0.0
+    for i in range(1, 12):
+        if i in (3, 6, 10):
+            p.grad, want = None, 0.0
+        f(Tensor([float(i)]).realize())
+        want += i
+        assert p.grad.item() == want, i
+
+
+@pytest.mark.parametrize("modes", ["aaabbaaa", "aaabaaabbb", "aababab"])
+def test_attributes_follow_the_capture_that_is_replayed(modes):
+    state = types.SimpleNamespace()
+
+    @TinyJit
+    def f(x, mode):
+        state.log = x * (1 if mode == "a" else 2)
+        return x + 0
+
+    for i, mode in enumerate(modes, 1):
+        f(Tensor([float(i)]), mode)
+        assert state.log.item() == (i if mode == "a" else 2 * i)
+
+
+def test_objects_in_the_place_of_others_are_seen():
+    class Layer:
+        def __init__(self, v): self.weight = Tensor([[v]]).realize()
+        def __call__(self, x): return x @ self.weight
+
+    class Model:
+        def __init__(self): self.first, self.rest, self.named = Layer(1.0), [Layer(2.0)], {"a": Layer(3.0)}
+        def __call__(self, x): return self.first(x) + self.rest[0](x) + self.named["a"](x)
+
+    model = Model()
+    f = TinyJit(lambda x: model(x).realize())
+    def expect(want):
+        for _ in range(3):
+            assert f(Tensor([[1.0]]).realize()).item() == want
+
+    expect(6)
+    model.first = Layer(5.0)
+    expect(10)
+    model.rest[0] = Layer(7.0)
+    expect(15)
+    model.named["a"] = Layer(9.0)
+    expect(21)
+    model.rest = [Layer(1.0)]
+    expect(15)
+    model = Model()
+    expect(6)

@@ -228,4 +228,19 @@ TEST(Division, ByReciprocalsWhereItIsAskedFor) {
 }
 
 }  // namespace
+TEST(Division, NumbersByHalvesInVectors) {
+  // 24 values: the vectors of a masked comparison are reloaded between calls of fmod.
+  const std::vector<float> by{3, -3, 7.5f, -0.3f, 1, 0.1f, -1.5f, 2, -7, 0.7f, -0.9f, 11};
+  std::vector<float> twice(by);
+  twice.insert(twice.end(), by.begin(), by.end());
+  const Tensor h = Tensor::from(twice).cast(dtypes::float16).contiguous().realize();
+  const std::vector<float> halves = h.to_float().to_vector<float>();
+  for (const bool wide : {false, true}) {
+    const Tensor d = wide ? h.to_float() : h;
+    const std::vector<float> got =
+        Tensor::full({24}, 2.0, {.dtype = d.dtype()}).floor_div(d).to_float().to_vector<float>();
+    for (size_t k = 0; k < got.size(); k++) EXPECT_EQ(got[k], std::floor(2 / halves[k])) << halves[k];
+  }
+}
+
 }  // namespace tg

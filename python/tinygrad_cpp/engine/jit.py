@@ -66,9 +66,9 @@ def _described(x, held: list, seen: dict, left: list):
 
 
 class _Places:
-  """Where a function finds the tensors a capture uses besides its arguments: attributes, items, names of closures and
-  modules. A call that finds other tensors there has a capture of its own. Tensors are compared by identity and not
-  kept."""
+  """Where a function finds the tensors a capture uses besides its arguments, and the objects they are in: attributes,
+  items, names of closures and modules. A call that finds others there has a capture of its own. They are compared by
+  identity; tensors are not kept."""
 
   def __init__(self):
     self._dicts, self._lists, self._cells = [], [], []        # containers with a key
@@ -90,18 +90,27 @@ class _Places:
     """Adds where the function finds what the latest capture uses. What is there after that call has its number."""
     known = {(id(c), k) for c, k in (*self._dicts, *self._lists, *self._cells)}
     before = len(known)
-    for container, key, t in _tensors_within(roots):
-      if (id(container), key) in known or not core.uses(t): continue
-      known.add((id(container), key))
-      kind = self._dicts if isinstance(container, dict) else self._lists if isinstance(container, list) else self._cells
-      kind.append((container, key))
+    for place, t in _tensors_within(roots):
+      if (id(place[0]), place[1]) in known or not core.uses(t): continue
+      while place is not None and (id(place[0]), place[1]) not in known:  # those of a known one are known
+        container, key, place = place
+        known.add((id(container), key))
+        is_of = self._dicts if isinstance(container, dict) else self._lists if isinstance(container, list) else self._cells
+        is_of.append((container, key))
     if len(known) > before: self._numbers.clear()
     self._set(self._found(), number)
 
   def _set(self, found: list, number: int) -> int:
-    references = [weakref.ref(t, self._gone.append) for t in found if isinstance(t, Tensor)]
+    references = [self._reference(x) for x in found]
     self._numbers[tuple(map(id, found))] = number, references
     return number
+
+  def _reference(self, x):
+    """A function that gives what was found, or None when it is gone."""
+    try:
+      return weakref.ref(x, self._gone.append)
+    except TypeError:  # lists, dicts, numbers: kept
+      return lambda: (x,)
 
   def _found(self) -> list:
     return [*[d.get(k) for d, k in self._dicts], *[x[i] if i < len(x) else None for x, i in self._lists],
@@ -116,25 +125,27 @@ def _content_of(cell):
 
 
 def _tensors_within(roots: list):
-  """The tensors that objects and functions lead to, each with the container and the key it is found by."""
-  pending, seen = collections.deque((None, None, x) for x in roots), set()
+  """The tensors that objects and functions lead to, each with the place it is found at: container, key, and the place
+  of what the container belongs to."""
+  pending, seen = collections.deque((None, x) for x in roots), set()
   while pending and len(seen) < _MOST_PARTS:
-    container, key, x = pending.popleft()
+    place, x = pending.popleft()
     if isinstance(x, Tensor):
-      if container is not None: yield container, key, x
+      if place is not None: yield place, x
       continue
     if id(x) in seen or isinstance(x, (type, types.ModuleType)): continue
     seen.add(id(x))
     if isinstance(x, types.FunctionType):
-      pending.extend((c, 0, _content_of(c)) for c in x.__closure__ or ())
-      pending.extend((x.__globals__, n, x.__globals__[n]) for n in x.__code__.co_names if n in x.__globals__)
-      pending.extend((None, None, y) for y in x.__defaults__ or ())
-    elif isinstance(x, types.MethodType): pending.extend((None, None, y) for y in (x.__func__, x.__self__))
-    elif isinstance(x, functools.partial): pending.extend((None, None, y) for y in (x.func, x.args, x.keywords))
-    elif isinstance(x, dict): pending.extend((x, k, y) for k, y in x.items())
-    elif isinstance(x, list): pending.extend((x, i, y) for i, y in enumerate(x))
-    elif isinstance(x, tuple): pending.extend((None, None, y) for y in x)
-    elif type(x).__module__ != "builtins" and hasattr(x, "__dict__"): pending.append((None, None, vars(x)))
+      pending.extend(((c, 0, place), _content_of(c)) for c in x.__closure__ or ())
+      named = [n for n in x.__code__.co_names if n in x.__globals__]
+      pending.extend(((x.__globals__, n, place), x.__globals__[n]) for n in named)
+      pending.extend((place, y) for y in x.__defaults__ or ())
+    elif isinstance(x, types.MethodType): pending.extend((place, y) for y in (x.__func__, x.__self__))
+    elif isinstance(x, functools.partial): pending.extend((place, y) for y in (x.func, x.args, x.keywords))
+    elif isinstance(x, dict): pending.extend(((x, k, place), y) for k, y in x.items())
+    elif isinstance(x, list): pending.extend(((x, i, place), y) for i, y in enumerate(x))
+    elif isinstance(x, tuple): pending.extend((place, y) for y in x)
+    elif type(x).__module__ != "builtins" and hasattr(x, "__dict__"): pending.append((place, vars(x)))
 
 
 class _Arguments:

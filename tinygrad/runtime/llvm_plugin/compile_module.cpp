@@ -117,9 +117,11 @@ std::string known_features([[maybe_unused]] const llvm::MCSubtargetInfo& info, l
   features.split(parts, ',', -1, false);
   for (llvm::StringRef part : parts) {
     llvm::StringRef name = part.drop_while([](char c) { return c == '+' || c == '-'; });
-    bool known = true;
+    // A masked comparison of half vectors gets its operands exchanged where one of them is reloaded (LLVM 19). Without
+    // these instructions halves are computed in float32, with the same results.
+    bool known = name != "avx512fp16";
 #if LLVM_VERSION_MAJOR >= 19
-    known = llvm::any_of(info.getAllProcessorFeatures(),
+    known &= llvm::any_of(info.getAllProcessorFeatures(),
                          [&](const llvm::SubtargetFeatureKV& kv) { return name == kv.Key; });
 #endif
     if (known) result += (result.empty() ? "" : ",") + part.str();

@@ -511,6 +511,7 @@ void JitCore::Capture::finish() {
   track_memory(*replay, made);
   add_written_gradients();
   state_->decisions = *core_.decisions_;
+  for (const Tensor& t : escaped_) state_->left.push_back(t.impl()->weak_from_this());
   core_.replay_ = std::move(replay);
   core_.state_ = std::move(state_);
   core_.dry_run_.reset();

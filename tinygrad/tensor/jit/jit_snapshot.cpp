@@ -33,7 +33,7 @@ void collect_garbage() {
 bool EscapingGradient::fits() const {
   auto o = owner.lock();
   if (!o) return true;
-  return (!absent || !o->grad || o->grad == grad) && (!grown || o->grad == grad);
+  return (!absent || !o->grad) && (!grown || o->grad == grad);
 }
 void EscapingGradient::attach() const {
   if (auto o = owner.lock()) {

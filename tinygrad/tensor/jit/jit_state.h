@@ -32,6 +32,8 @@ struct JitCore::State {
                     const std::vector<StoredMemory>& there) const;
   void add_constants(const Constants& more);
 
+  /// What it left outside besides results: replays write it. Where that is gone, another one is in its place.
+  std::vector<std::weak_ptr<Tensor::Impl>> left;
   std::vector<UOpRef> patterns;  ///< of the inputs
   std::vector<std::string> names;
   Constants constants;

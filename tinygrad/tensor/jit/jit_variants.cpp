@@ -53,6 +53,7 @@ bool JitCore::fits(const JitInputs& in) const {
     if (flag_text(flag) != then) return false;
   for (const EscapingGradient& l : s.gradients)
     if (!l.fits()) return false;
+  if (std::ranges::any_of(s.left, [](const auto& t) { return t.expired(); })) return false;
   for (size_t i = 0; i < s.inputs.size() && i < in.tensors.size(); i++) {
     if (!in.tensors[i].defined()) continue;
     const State::InputState& then = s.inputs[i];
