@@ -229,6 +229,9 @@ TEST(Division, ByReciprocalsWhereItIsAskedFor) {
 
 }  // namespace
 TEST(Division, NumbersByHalvesInVectors) {
+  TG_NEEDS_VALUES();
+  TG_NEEDS_EXACT_DIVISION();
+  TG_NEEDS_TYPE(float16);
   // 24 values: the vectors of a masked comparison are reloaded between calls of fmod.
   const std::vector<float> by{3, -3, 7.5f, -0.3f, 1, 0.1f, -1.5f, 2, -7, 0.7f, -0.9f, 11};
   std::vector<float> twice(by);
