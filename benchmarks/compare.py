@@ -12,12 +12,12 @@ import argparse, json, pathlib, re, subprocess, sys, tempfile
 from typing import Iterator, TextIO
 
 import environment, report
-from rows import BY_NAME, COLLECTIVE_ROWS, LARGE_ROWS, ROWS, Row
+from rows import BY_NAME, COLLECTIVE_ROWS, LARGE_ROWS, ROWS, ZOO_ROWS, Row
 from sampling import Failed, Program, interleave, parse_seconds, result
 
 HERE = pathlib.Path(__file__).resolve().parent
 PEERS = ["torch", "torch_compile", "tinygrad", "onnxruntime", "numpy", "llama", "llama_native", "mpi",
-         "ddp"]
+         "ddp", "zoo"]
 ON_REQUEST = ["torch_avx512"]  # PyTorch whose MKL is told to use AVX-512 where it would not
 ACCELERATED = ["torch", "torch_compile"]  # peers that run on accelerators here
 QUANTIZED = ["tinygrad", "llama", "llama_native"]  # peers with products of GGML's formats
@@ -30,10 +30,11 @@ def say(text: str) -> None: print(text, file=sys.stderr, flush=True)
 
 def peers_of(row: Row, chosen: list[str]) -> list[str]:
   """llama.cpp has nothing but quantized products to offer here; torch, ONNX Runtime and NumPy have none of GGML's
-  formats. tinygrad would store the scores of long sequences, and take minutes. Rows of several processes have peers
-  of their own."""
+  formats. tinygrad would store the scores of long sequences, and take minutes. Networks, and rows of several processes,
+  have peers of their own."""
+  if row.group == "zoo": return [p for p in chosen if p == "zoo"]
   if row.group == "collective": return [p for p in chosen if p == ("mpi" if row.kind == "allreduce" else "ddp")]
-  chosen = [p for p in chosen if p not in ("mpi", "ddp")]
+  chosen = [p for p in chosen if p not in ("mpi", "ddp", "zoo")]
   if row.args.get("time", 0) > 1024: chosen = [p for p in chosen if p != "tinygrad"]
   return [p for p in chosen
           if (p in QUANTIZED if row.kind == "gemv_quantized" else p not in QUANTIZED or p == "tinygrad")]
@@ -54,7 +55,8 @@ def parse_peers(text: str) -> list[str]:
 
 
 def choose_rows(pattern: str, device: str = "CPU") -> list[Row]:
-  try: found = [r for r in ROWS + (LARGE_ROWS if device != "CPU" else COLLECTIVE_ROWS) if re.search(pattern, r.name)]
+  more = LARGE_ROWS if device != "CPU" else ZOO_ROWS + COLLECTIVE_ROWS
+  try: found = [r for r in ROWS + more if re.search(pattern, r.name)]
   except re.error as e: raise SystemExit(f"--filter {pattern!r} is not a regular expression: {e}") from None
   if not found: raise SystemExit(f"--filter {pattern!r} matches no row; --list shows them")
   return found
@@ -106,7 +108,7 @@ class Comparison:
       samples = interleave({OURS: ours, **programs}, known, self.o.pairs, self.o.time, self.o.setup_time,
                            lambda peer, why: say(f"{label}: without {peer}: {why}"), rest=rest)
     finally: ours.finish()
-    if len(samples) < 3 and row.group != "collective": say(f"{label}: fewer than two peers")
+    if len(samples) < 3 and row.group not in ("collective", "zoo"): say(f"{label}: fewer than two peers")
     return result(row.name, threads, samples, self.versions)
 
   def rows(self, rows: list[Row]) -> Iterator[dict | None]:

@@ -11,10 +11,12 @@ MODULES = {"torch": {"torch": "torch", "numpy": "numpy"}, "torch_avx512": {"torc
            "onnxruntime": {"onnxruntime": "onnxruntime", "onnx": "onnx", "numpy": "numpy"},
            "numpy": {"numpy": "numpy"}, "mpi": {"numpy": "numpy"},
            "ddp": {"torch": "torch", "numpy": "numpy"},
+           "zoo": {"torch": "torch", "numpy": "numpy", "torchvision": "torchvision", "transformers": "transformers",
+                   "diffusers": "diffusers"},
            "llama": {"xllamacpp": "xllamacpp", "numpy": "numpy"},
            "llama_native": {"llama_cpp": "llama-cpp-python", "numpy": "numpy"}}
 # PyTorch's own index has it without gigabytes of CUDA; PyPI serves where that cannot be reached.
-INDEXES = {"torch": ["--index-url", "https://download.pytorch.org/whl/cpu"]}
+INDEXES = {name: ["--index-url", "https://download.pytorch.org/whl/cpu"] for name in ("torch", "torchvision")}
 # The wheel of llama.cpp is made for processors of every age; its source package is built for this one. Only ggml is
 # called, none of its dependencies.
 FROM_SOURCE = {"llama-cpp-python": (["--no-binary", "llama-cpp-python", "--no-deps"],

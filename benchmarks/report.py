@@ -5,7 +5,7 @@ from rows import BY_NAME, Row
 
 TITLES = {"matmul": "Products of matrices", "conv": "Convolutions",
           "memory": "Elementwise work, reductions, rows of a matrix", "models": "Attention and models",
-          "quantized": "Quantized products", "collective": "Several processes"}
+          "quantized": "Quantized products", "zoo": "Networks", "collective": "Several processes"}
 OURS = "tg"
 STYLE = "font-family='sans-serif' font-size='11'"
 

@@ -113,6 +113,14 @@ ROWS: list[Row] = [
   Row("gemv_q8_0_4096", "quantized", "gemv_quantized", bytes=SIDE * SIDE / 32 * 34,
       args={"format": "q8_0", "block": 34}),
 ]
+# Networks of models/, by their numbers of parameters: forward passes of one sample.
+ZOO_ROWS: list[Row] = [Row(f"zoo_{name}", "zoo", "zoo", args={"parameters": n}) for name, n in (
+  ("resnet18", 11689512), ("resnet50", 25557032), ("resnext50", 25028904), ("efficientnet_b0", 5288548),
+  ("convnext_tiny", 28589128), ("inception_v3", 23834568), ("vit_b16", 86567656), ("clip_text", 123060480),
+  ("clip_image", 86192640), ("bert_base", 108891648), ("t5_encoder", 109628544), ("whisper_tiny_encoder", 7632384),
+  ("whisper_base_encoder", 19822592), ("whisper_tiny_step", 29551872), ("sd1_unet", 859520964),
+  ("vae_decoder", 83653863), ("unet3d", 31190243), ("retinanet", 37657004), ("mask_rcnn", 44400693),
+  ("yolov3", 61949149), ("yolov8n", 3157200), ("rnnt", 45323037), ("mamba_130m", 167750400), ("vits", 36284592))]
 # Processes are as many as threads.
 COLLECTIVE_ROWS: list[Row] = [
   Row(f"allreduce_{name}", "collective", "allreduce", args={"bytes": n, "repeats": repeats})
@@ -137,7 +145,7 @@ LARGE_ROWS: list[Row] = [
   Row("sum_8192_axis1", "memory", "sum", bytes=_MIB256, args={"axis": 1, "side": LARGE}),
   Row("softmax_8192", "memory", "softmax", bytes=2 * _MIB256, args={"shape": (LARGE, LARGE)}),
 ]
-BY_NAME = {row.name: row for row in ROWS + COLLECTIVE_ROWS + LARGE_ROWS}
+BY_NAME = {row.name: row for row in ROWS + ZOO_ROWS + COLLECTIVE_ROWS + LARGE_ROWS}
 
 # Losses of a float64 program. Adam's first steps go by the signs of gradients, so that rounding grows; and only
 # programs that draw tinygrad's random numbers

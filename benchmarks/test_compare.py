@@ -5,7 +5,7 @@ import xml.etree.ElementTree as xml
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import compare, environment, rank_overhead, report, sampling
-from rows import BY_NAME, COLLECTIVE_ROWS, LARGE_ROWS, ROWS
+from rows import BY_NAME, COLLECTIVE_ROWS, LARGE_ROWS, ROWS, ZOO_ROWS
 
 ECHO = "import sys\nprint('ready', flush=True)\nfor line in sys.stdin: print(sys.argv[1], flush=True)"
 
@@ -41,7 +41,8 @@ class Kernels(unittest.TestCase):
 
 
 class Rows(unittest.TestCase):
-  def test_names_are_unique(self): self.assertEqual(len(BY_NAME), len(ROWS + COLLECTIVE_ROWS + LARGE_ROWS))
+  def test_names_are_unique(self):
+    self.assertEqual(len(BY_NAME), len(ROWS + ZOO_ROWS + COLLECTIVE_ROWS + LARGE_ROWS))
 
   def test_work_is_known(self):
     self.assertEqual(BY_NAME["matmul_f32_1023x777x513_nn"].flops, 2 * 1023 * 777 * 513)
@@ -64,6 +65,19 @@ class Rows(unittest.TestCase):
     for name in ("ddp_mnist_step_512", "ddp_gpt2_block_step"):
       self.assertEqual(compare.peers_of(BY_NAME[name], compare.PEERS), ["ddp"])
     self.assertNotIn("ddp", compare.peers_of(BY_NAME["mnist_step_512"], compare.PEERS))
+
+  def test_networks_are_compared_with_pytorchs_alone(self):
+    self.assertEqual(compare.peers_of(BY_NAME["zoo_resnet18"], compare.PEERS), ["zoo"])
+    self.assertNotIn("zoo", compare.peers_of(BY_NAME["resnet18_step_8"], compare.PEERS))
+
+  def test_both_sides_have_each_network(self):
+    names = sorted(r.name for r in ZOO_ROWS)
+    table = (environment.ROOT / "apps" / "tg" / "bench_zoo.cpp").read_text()
+    self.assertEqual(sorted(re.findall(r'{"(zoo_\w+)",', table)), names)
+    for row in ZOO_ROWS: self.assertIn(str(row.args["parameters"]), table, row.name)
+    peer = (environment.ROOT / "benchmarks" / "peers" / "zoo_peer.py").read_text()
+    networks = peer[peer.index("NETWORKS = {"):]
+    self.assertEqual(sorted("zoo_" + n for n in re.findall(r'"(\w+)": ', networks)), names)
 
   def test_peers_of_quantized_rows(self):
     self.assertEqual(compare.peers_of(BY_NAME["gemv_q4_0_4096"], compare.PEERS), ["tinygrad", "llama", "llama_native"])

@@ -156,10 +156,10 @@ template <class T> std::vector<T> joined(std::initializer_list<std::span<const T
 
 std::vector<Row> all_rows() {
   if (Device::get().host_visible())
-    return joined<Row>(
-        {machine_rows(), matmul_rows(), conv_rows(), memory_rows(), layer_rows(), model_rows(), collective_rows()});
+    return joined<Row>({machine_rows(), matmul_rows(), conv_rows(), memory_rows(), layer_rows(), model_rows(),
+                        zoo_rows(), collective_rows()});
   return joined<Row>({matmul_rows(), large_matmul_rows(), conv_rows(), memory_rows(), large_memory_rows(), layer_rows(),
-                      model_rows()});
+                      model_rows(), zoo_rows()});
 }
 std::vector<ChildRow> all_children() {
   return joined<ChildRow>({machine_children(), model_children(), collective_children()});

@@ -12,6 +12,7 @@ std::span<const Row> memory_rows();
 std::span<const Row> layer_rows();
 std::span<const Row> model_rows();
 std::span<const ChildRow> model_children();
+std::span<const Row> zoo_rows();
 std::span<const Row> collective_rows();
 std::span<const ChildRow> collective_children();
 /// Rows of sizes that fill an accelerator; they are rows of `tg bench` only where the default device is one.

@@ -119,7 +119,7 @@ TEST(AttentionOptions, NamesInBracesAreThoseOfTheOptions) {
 }
 
 // With IMAGE, products read images, each by itself.
-bool fuses() { return !env::EAGER && env::IMAGE.get() == 0 && device_traits(Device::get().kind()).attention_kernels; }
+bool fuses() { return !env::EAGER && env::IMAGE.get() <= 0 && device_traits(Device::get().kind()).attention_kernels; }
 
 TEST(OnlineAttention, IsOneKernelThatStoresNoScores) {
   for (bool causal : {false, true}) {
@@ -135,6 +135,24 @@ TEST(OnlineAttention, IsOneKernelThatStoresNoScores) {
   if (env::EAGER) return;
   if (has_row_groups()) EXPECT_LT(kernels, 5);  // the rows of the scores are one kernel
   else EXPECT_EQ(kernels, 5);
+}
+
+/// A product stores the values as their kernel reads them; what is in memory is not copied.
+TEST(OnlineAttention, ComputedValuesAreStoredInRows) {
+  if (!fuses()) GTEST_SKIP() << "no kernel of its own for attention";
+  const auto stores = [](const Tensor& v) {
+    const GraphScope scope;
+    const Tensor q = Tensor::empty(v.shape()), out = q.scaled_dot_product_attention(Tensor::empty(v.shape()), v);
+    for (UOp u : out.uop().toposort())
+      if (u.is(Ops::CONTIGUOUS)) return true;
+    return false;
+  };
+  const auto heads = [](const Tensor& t) { return t.unflatten(-1, {2, 32}).transpose(1, 2); };
+  const Tensor w = Tensor::empty({64, 64}), bias = Tensor::empty({64});
+  const Tensor large = Tensor::empty({1, 1024, 64}), small = Tensor::empty({1, 128, 64});
+  EXPECT_TRUE(stores(heads(large.linear(w, bias))));
+  EXPECT_FALSE(stores(heads(large)));
+  EXPECT_FALSE(stores(heads(small.linear(w, bias)))) << "the scores may be stored";
 }
 
 /// Decoding: one query, or those of heads that share keys, against a cache. The threads of a group share the keys.

@@ -119,6 +119,25 @@ TEST(Special, GradientsAreFinite) {
   EXPECT_EQ(x.elu().sum().gradient({x})[0].to_vector<float>()[2], 1) << "as exp at 0";
 }
 
+/// Relative to the value far below 0 too, where 1 + erf has lost all digits.
+TEST(Special, ExactGelu) {
+  const std::vector<float> points{-12.f, -9.f,   -6.f,  -4.f, -3.f, -2.f, -1.f, -0.5f, -0.1f, -1e-3f, -1e-20f,
+                                  0.f,   1e-20f, 1e-3f, 0.1f, 0.5f, 1.f,  2.f,  5.f,   20.f,  1e30f};
+  const Tensor x = Tensor::from(points).realize(), y = x.gelu(false), slope = y.sum().gradient({x})[0];
+  const std::vector<float> got = y.to_vector<float>(), slopes = slope.to_vector<float>();
+  for (size_t i = 0; i < points.size(); i++) {
+    const double p = points[i], below = 0.5 * std::erfc(-p / std::sqrt(2.0)),
+                 density = std::exp(-p * p / 2) / std::sqrt(8 * std::atan(1.0));
+    EXPECT_NEAR(got[i], p * below, 5e-6 * std::abs(p * below)) << p;
+    EXPECT_NEAR(slopes[i], below + (density > 0 ? p * density : 0), 2e-6) << p;
+  }
+  EXPECT_TRUE(std::isnan(Tensor({kNaN}).cast(dtypes::float32).gelu(false).item<double>()));
+  EXPECT_EQ(Tensor({kInf}).cast(dtypes::float32).gelu(false).item<double>(), kInf);
+  const Tensor zero = Tensor({0.f}).realize();
+  const Tensor first = zero.gelu(false).gradient({zero}, Tensor({1.f}))[0];
+  EXPECT_NEAR(first.gradient({zero}, Tensor({1.f}))[0].item<double>(), 0.7978846, 1e-5) << "twice the density";
+}
+
 /// Where an activation is flat or a line its gradient is 0 or the slope, whether its value is stored or computed again.
 TEST(Special, GradientsOfActivationsFarOut) {
   struct Slopes {

@@ -37,6 +37,51 @@ TEST(Plan, FormsByTheModel) {
   EXPECT_STREQ(plan_of(k, TestRenderer(64)).form, "flat rows") << "rows of eight would waste lanes";
 }
 
+/// How many vectors of results a plan keeps at once.
+int64_t tile_of(const KernelPlan& plan) {
+  int64_t tile = 1;
+  for (const Opt& o : plan.opts)
+    if (o.op == OptOp::kUpcast) tile *= o.arg;
+  return tile;
+}
+/// A product whose results a chain of operations follows, as many as an activation takes.
+KernelPtr matmul_and_chain(int64_t n, int operations) {
+  KernelMaker k;
+  UOp a = k.param(1, n * n), b = k.param(2, n * n), o = k.param(0, n * n), i = k.loop(n), j = k.loop(n), r = k.red(n);
+  UOp x = a.index({i * n + r}).load(), y = b.index({r * n + j}).load();
+  UOp v = (x * y).reduce(Ops::ADD, UOps{r});
+  for (int c = 0; c < operations; c++) v = v * v + v.const_like(0.5 + c);
+  return k.finish(o.index({i * n + j}).store(v).end(UOps{i, j}));
+}
+
+TEST(Plan, WhatFollowsALoopLeavesItsTileAsLarge) {
+  const TestRenderer r(64);
+  const auto tile = [&](int operations) {
+    const KernelPtr k = matmul_and_chain(768, operations);
+    ArenaScope scope(*k->arena);
+    return tile_of(plan_of(k, r));
+  };
+  EXPECT_GE(tile(0), 16);
+  EXPECT_GE(tile(15), 16) << "as of gelu: it runs once for each tile";
+  EXPECT_LT(tile(400), 8) << "too long to be repeated for a tile";
+}
+
+TEST(Plan, AMatrixThatStreamsIsReadRowByRow) {
+  const auto lanes_are_terms = [](int64_t rows) {
+    constexpr int64_t kTerms = 384;
+    KernelMaker k;
+    UOp a = k.param(1, rows * kTerms), x = k.param(2, kTerms), o = k.param(0, rows), i = k.loop(rows),
+        r = k.red(kTerms);
+    UOp product = a.index({i * kTerms + r}).load() * x.index({r}).load();
+    const KernelPtr kernel = k.finish(o.index({i}).store(product.reduce(Ops::ADD, UOps{r})).end(UOps{i}));
+    ArenaScope scope(*kernel->arena);
+    for (const Opt& opt : plan_of(kernel, TestRenderer(64)).opts)
+      if (opt.op == OptOp::kVector) return opt.axis == 1;
+    return false;
+  };
+  EXPECT_TRUE(lanes_are_terms(51864)) << "80 MB: blocks of rows, transposed in registers, take half as long again";
+}
+
 TEST(Plan, IsAppliedAsItIs) {
   const TestRenderer r(32);
   for (auto& [name, make] : all_kernels()) {

@@ -69,13 +69,14 @@ struct MachineRates {
   double crowded_scatter = 4;      ///< times as long where all lanes' lines fall into one set [time]
 
   // Loops.
-  double loop_products = 0.3;   ///< counter and branch of an iteration: sums of products hide more of it
-  double loop = 0.6;            ///< than others do [time]
-  double short_loop = 27;       ///< iterations (3 x 3 x 3 taps) whose end branch prediction does not foresee [time]
-  double mispredict = 15;       ///< a branch that was not foreseen [arch]
-  double body_growth = 0.0004;  ///< part by which each further instruction of a body slows all of it [time]
-  double max_body = 300;        ///< instructions of a loop body beyond which no tile goes [time]
-  double staged_operand = 8;    ///< instructions of a body that a staged operand takes, in addition [time]
+  double loop_products = 0.3;    ///< counter and branch of an iteration: sums of products hide more of it
+  double loop = 0.6;             ///< than others do [time]
+  double short_loop = 27;        ///< iterations (3 x 3 x 3 taps) whose end branch prediction does not foresee [time]
+  double mispredict = 15;        ///< a branch that was not foreseen [arch]
+  double body_growth = 0.0004;   ///< part by which each further instruction of a body slows all of it [time]
+  double max_body = 300;         ///< instructions of a loop body beyond which no tile goes [time]
+  double max_after_loop = 1500;  ///< instructions after the loops over terms beyond which no tile goes [time]
+  double staged_operand = 8;     ///< instructions of a body that a staged operand takes, in addition [time]
 
   // Caches.
   double l2_bandwidth = 28;          ///< bytes a cycle from the second level [time]

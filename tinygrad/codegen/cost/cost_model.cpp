@@ -50,6 +50,7 @@ class Evaluation {
   void read_scratch(size_t o);
   void read_window(size_t o, double loads);
   void access(const Access& a);
+  bool streams_from_memory(const Access& a) const;
   void clamped_rows(const Access& a, double each);
   double lane_access(const Access& a) const;
   double vector_access(const Access& a, int64_t stride, double w) const;
@@ -80,8 +81,10 @@ class Evaluation {
   double *instances_, *executions_;
   // Cycles by what they wait for.
   double body_ = 0;                  // instructions of an iteration
+  double after_ = 0;                 // instructions after the loops over terms, which each tile runs once
   double compute_ = 0, chains_ = 0;  // arithmetic: issue, and latency beyond it
   double memory_ = 0, near_ = 0;     // loads and stores: issue, and bytes from the second level
+  double strided_ = 0;               // strided vectors of what streams from memory: nothing overlaps with them
   double spills_ = 0;                // registers that are not there
   double loops_ = 0, exits_ = 0;     // iterations, and ends of short loops
   double filling_ = 0;               // scratch memory
@@ -154,8 +157,10 @@ double Evaluation::distinct_loads(const Access& a) const {
 /// Counts the instructions of one iteration: what ops become, a polynomial or rounds of threefry.
 void Evaluation::count_body() {
   for (size_t i = 0; i < m_.domains.size(); i++) instances_[i] = instances(m_.domains[i].mask);
+  const Mask looped = m_.reduce_axes & ~unrolled_;
   for (const CostModel::Alu& a : m_.alu)
-    if (!is_removed(a)) body_ += instances_of(a.domain) * std::max(1.0, a.cost);
+    if (!is_removed(a))
+      (looped == 0 || a.mask & looped ? body_ : after_) += instances_of(a.domain) * std::max(1.0, a.cost);
   for (const Reduce& r : m_.reduces) body_ += instances_of(r.domain);
   for (size_t o = 0; o < m_.operands.size(); o++)
     if (c_.staged >> o & 1) body_ += instances_of(m_.operands[o].domain) + rates_.staged_operand;
@@ -291,7 +296,20 @@ void Evaluation::access(const Access& a) {
   // Masks beyond the mask registers, where they are made outside of the innermost loop.
   if (a.gate && !is_inner(a.gate) && instances(a.gate) > rates_.mask_registers)
     spills_ += runs / copies * (instances(a.gate) - rates_.mask_registers);
-  memory_ += runs * (a.mask & lane_ ? lane_access(a) : scalar_access(a));
+  const double cycles = runs * (a.mask & lane_ ? lane_access(a) : scalar_access(a));
+  memory_ += cycles;
+  const bool strided = a.mask & lane_ && CostModel::lane_stride(a, c_) > rates_.shuffle_reach;
+  if (products_ && strided && !a.store && streams_from_memory(a)) strided_ += cycles;
+}
+
+/// Returns true for a factor that is larger than the second level cache and read once: the matrix of a product with a
+/// vector. Blocks of its rows keep fewer lines on their way than whole rows do.
+bool Evaluation::streams_from_memory(const Access& a) const {
+  double bytes = a.itemsize;
+  for (size_t i = 0; i < axes_; i++)
+    if (a.mask >> i & 1) bytes *= static_cast<double>(std::max<int64_t>(m_.size[i], 1));
+    else if (trips_[i] > 1) return false;
+  return bytes > m_.l2;
 }
 
 /// Adds the rows beyond the end, which are clamped to the last one: each has an address of its own.
@@ -450,14 +468,15 @@ double Evaluation::waits() const {
 
 /// Returns all terms together, with `moving` cycles for traffic between caches.
 double Evaluation::total(double moving) const {
-  return (overlapping(moving) + spills_ + shared_issue() + (products_ ? rates_.loop_products : rates_.loop) * loops_ +
-          (memory_ > compute_ ? exits_ : 0) + filling_ * (brief_ ? rates_.short_fill : 1)) *
+  return (overlapping(moving) + strided_ + spills_ + shared_issue() +
+          (products_ ? rates_.loop_products : rates_.loop) * loops_ + (memory_ > compute_ ? exits_ : 0) +
+          filling_ * (brief_ ? rates_.short_fill : 1)) *
          (1 + rates_.body_growth * body_) * spread_ * waits();
 }
 
 double Evaluation::cycles(double bound) {
   count_body();
-  if (body_ > std::max(rates_.max_body, m_.unrolled_ops)) return INFINITY;
+  if (body_ > std::max(rates_.max_body, m_.unrolled_ops) || after_ > rates_.max_after_loop) return INFINITY;
   count_executions();
   issue();
   for (const Reduce& r : m_.reduces) reduce(r);
@@ -490,6 +509,7 @@ CostAccount Evaluation::account() {
                        {"second level cache", near_},
                        {"memory", moving_}},
           .besides = {{"issue that both need", shared_issue()},
+                      {"strided vectors from memory", strided_},
                       {"spilled registers", spills_},
                       {"loops", (products_ ? rates_.loop_products : rates_.loop) * loops_},
                       {"ends of short loops", memory_ > compute_ ? exits_ : 0},

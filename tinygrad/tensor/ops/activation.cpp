@@ -43,7 +43,7 @@ Tensor Tensor::quick_gelu() const {
 }
 Tensor Tensor::gelu(bool tanh_approximation) const {
   OpScope s;
-  if (!tanh_approximation) return s(0.5 * *this * (1.0 + (*this * (1 / std::numbers::sqrt2)).erf()));
+  if (!tanh_approximation) return s(exact_gelu(*this));
   // (1 + tanh(u)) / 2 is the sigmoid of 2 u.
   Tensor x = as_float(*this);
   if (x.dtype() == dtypes::float16)

@@ -1,6 +1,7 @@
 /// \file Recognising softmax(s) @ v, and its gradient.
 #include "tinygrad/tensor/ops/dot_product_attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -15,7 +16,8 @@ namespace tg::attention {
 using namespace tensor_detail;
 
 namespace {
-constexpr int64_t kScores = 4 << 20;  // bytes of scores from which on they are recomputed: fewer stay in the cache
+constexpr int64_t kScores = 4 << 20;     // bytes of scores from which on they are recomputed: fewer stay in the cache
+constexpr int64_t kFewScores = 1 << 20;  // bytes of scores below which they may well be stored
 
 /// Returns what a value over rows is broadcast from.
 UOp unrepeated(UOp u) {
@@ -55,8 +57,9 @@ Scores scores_of(UOp p) {
   return reduces_last(top, Ops::MAX, s) && bounded == bounded_top ? Scores{s, bounded} : Scores{};
 }
 constexpr const char *kPlain = "attention", *kBounded = "attention of masked rows";
-/// Whether blocked kernels exist for scores and values of these shapes, forward and backward, and it pays.
-bool pays(UOp s, UOp v) {
+/// Whether blocked kernels exist for scores and values of these shapes, forward and backward, and there are so many
+/// bytes of scores that they pay.
+bool pays(UOp s, UOp v, int64_t bytes = kScores) {
   const Shape &shape = shape_of(s), &values = shape_of(v);
   if (shape.symbolic() || values.symbolic() || shape.size() < 2 || values.size() < 2) return false;
   if (s.dtype() != dtypes::float32 || v.dtype().is_weak() || is_multi(s) || is_multi(v) ||
@@ -64,9 +67,22 @@ bool pays(UOp s, UOp v) {
     return false;
   const auto fits = [](const SInt& n) { return n.value() >= 128 || n.value() % 64 == 0; };
   return fits(shape.back()) && fits(shape[shape.size() - 2]) && values.back().value() % 16 == 0 &&
-         shape.numel() * s.dtype().itemsize() >= kScores;
+         shape.numel() * s.dtype().itemsize() >= bytes;
+}
+/// Whether a value is a sum, or what a few operations make of one: stored in any case, since it is read often.
+bool is_sum(UOp u, int operations = 3) {
+  while (u.in(groups::kMovement)) u = u.src(0);
+  if (u.is(Ops::REDUCE)) return true;
+  if (operations == 0 || !u.in(groups::kElementwise)) return false;
+  const UOps sources(u.srcs().begin(), u.srcs().end());
+  return std::any_of(sources.begin(), sources.end(), [&](UOp s) { return is_sum(s, operations - 1); });
 }
 }  // namespace
+
+Tensor stored_in_rows(const Tensor& weights, const Tensor& value) {
+  const UOp v = uop_of(value, "dot"), s = scores_of(uop_of(weights, "dot")).s;
+  return s && pays(s, v, kFewScores) && is_sum(v) ? value.contiguous() : value;
+}
 
 bool is_attention(UOp u) { return u.is(Ops::CUSTOM_GRADIENT) && u.arg_kind() == ArgKind::kString; }
 

@@ -5,6 +5,10 @@
 
 namespace tg::attention {
 
+/// Returns `value`, to be stored in rows if weights @ value is an attention and the value is computed for it: in the
+/// order in which a product reads its second factor the rows would be columns.
+Tensor stored_in_rows(const Tensor& weights, const Tensor& value);
+
 /// Returns for `product` = weights @ value, where the weights are a softmax over the last axis of many scores, a node
 /// with the same value whose gradient is that of gradients() below; else `product`.
 Tensor with_gradient(const Tensor& product, const Tensor& weights, const Tensor& value);

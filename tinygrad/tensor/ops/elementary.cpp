@@ -94,6 +94,10 @@ constexpr double kErfc[] = {0.28209576712473744, 0.28207897861942977, 0.24688413
                             0.07196068954745542, 0.07086505844792029, -0.3634608427432335, 0.8121358852712065,
                             -1.7333174086546872, 2.462654517722792,   -2.168209698119431,  1.1713415331902877,
                             -0.3615927081619429, 0.04939769769507119};
+// The integral of the normal density from x >= 0 on is t * p(t) * exp(-x^2 / 2), with t = 1 / (1 + 0.27 x).
+constexpr double kNormalTailStep = 0.27;
+constexpr double kNormalTailf[] = {0.107717708,   0.107611433, 0.101178899,  0.0751060545, 0.0992343798,
+                                   -0.0547097139, 0.155319706, -0.118634768, 0.0271762703};
 // exp(x) - 1 = x + x^2 * p(x) from -ln 2 to 0.
 constexpr double kExpm1f[] = {0.499999981, 0.166666141, 0.0416618118, 0.00831249893, 0.0013430284, 0.00014724067};
 constexpr double kExpm1[] = {0.49999999999999994,    0.16666666666666216,   0.04166666666653782,
@@ -205,6 +209,14 @@ Tensor Tensor::erf() const {
   Tensor z = a.x * a.x, small = z < 1, v = small.where(a.x, 0.0), t = 1.0 / (1.0 + 0.5 * a.x.abs());
   Tensor rest = 1.0 - t * a.polynomial(t, kErfcf, kErfc) * (-z).exp();
   return s(a.result(small.where(v * a.polynomial(v * v, kErff, kErf), a.x.sign() * rest)));
+}
+/// In float32 without erf, of which each element would compute both branches; far below 0 no digits are lost.
+Tensor tensor_detail::exact_gelu(const Tensor& t) {
+  Argument a(t, "gelu");
+  if (a.twice) return a.result(0.5 * a.x * (1.0 + (a.x * (1 / std::numbers::sqrt2)).erf()));
+  const Tensor below = a.x < 0, size = below.where(-a.x, a.x), v = 1.0 / (1.0 + kNormalTailStep * size);
+  const Tensor tail = v * a.polynomial(v, kNormalTailf, kNormalTailf) * (-0.5 * size * size).exp();
+  return a.result(a.x * below.where(tail, 1.0 - tail));
 }
 Tensor Tensor::logaddexp(const Tensor& o) const {
   OpScope s;

@@ -11,5 +11,7 @@ Tensor as_float(const Tensor& x);
 Tensor expm1_of_negative(const Tensor& x);
 /// Computes log(1 + x) for 0 <= x <= 1, without cancellation near 0.
 Tensor log1p_below_one(const Tensor& x);
+/// Computes x times the integral of the normal density up to x.
+Tensor exact_gelu(const Tensor& x);
 
 }  // namespace tg::tensor_detail

@@ -38,11 +38,12 @@ Tensor tensor_detail::plain_dot(const Tensor& t, const Tensor& w, std::optional<
   const Shape a = t.shape(), b = w.shape();
   // x (..., m, 1, k) times w^T (..., 1, n, k), summed over k; a vector lacks m or n.
   Tensor x = b.size() > 1 && a.size() > 1 ? t.unsqueeze(-2) : t;
-  Tensor y = b.size() > 1 ? w.transpose(-1, -2) : w;
+  const Tensor stored = attention::stored_in_rows(t, w);
+  Tensor y = b.size() > 1 ? stored.transpose(-1, -2) : stored;
   if (a.size() > 1 && b.size() > 2) y = y.unsqueeze(-3);
   if (b.size() == 2 && a.size() > 1) y = y.unsqueeze(0);
   Tensor r = sum_of_products(x, y, -1, dtype);
-  r = attention::with_gradient(r, t, w);
+  r = attention::with_gradient(r, t, stored);
   return s(dtype ? r : r.cast(least_upper_dtype(x.dtype(), y.dtype())));
 }
 
