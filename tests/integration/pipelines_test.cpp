@@ -7,12 +7,15 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 
 #include "apps/tg/text_regions.h"
 #include "helpers/onnx_bytes.h"
 #include "helpers/tg_program.h"
+#include "helpers/tiny_chat_model.h"
 #include "helpers/tiny_encoder.h"
 #include "temp_dir.h"
+#include "tinygrad/base/binary.h"
 #include "tinygrad/io/file.h"
 #include "tinygrad/io/picture.h"
 #include "tinygrad/io/sound.h"
@@ -254,6 +257,156 @@ TEST(Pipelines, ObjectsHaveBoxes) {
   EXPECT_THAT(tg_program({"run", "detect", picture}).err, HasSubstr("detect needs a model: give --weights"));
   const std::string flat = fixed_yolo(dir / "f.onnx", {1, 4, 3}, std::vector<float>(12), std::vector<float>(12));
   EXPECT_THAT(tg_program({"run", "detect", picture, "--weights", flat}).err, HasSubstr("expected scores of classes"));
+}
+
+/// The weights of a small Whisper as files of CTranslate2 name them: one layer on each side, 64 numbers wide.
+std::vector<std::tuple<std::string, std::vector<int64_t>, std::vector<float>>> small_whisper() {
+  std::vector<std::tuple<std::string, std::vector<int64_t>, std::vector<float>>> out;
+  uint64_t state = 1;
+  const auto add = [&](const std::string& name, const std::vector<int64_t>& shape) {
+    size_t n = 1;
+    for (const int64_t s : shape) n *= static_cast<size_t>(s);
+    out.emplace_back(name, shape, some_weights(n, name.ends_with("gamma") ? 1 : 0.3, state));
+  };
+  const auto affine = [&](const std::string& name, int64_t to, int64_t from) {
+    add(name + "/weight", {to, from});
+    add(name + "/bias", {to});
+  };
+  const auto norm = [&](const std::string& name) {
+    add(name + "/gamma", {64});
+    add(name + "/beta", {64});
+  };
+  for (const std::string side : {"encoder/", "decoder/"}) {
+    const std::string l = side + "layer_0/";
+    norm(l + "self_attention/layer_norm");
+    affine(l + "self_attention/linear_0", 192, 64);
+    affine(l + "self_attention/linear_1", 64, 64);
+    norm(l + "ffn/layer_norm");
+    affine(l + "ffn/linear_0", 256, 64);
+    affine(l + "ffn/linear_1", 64, 256);
+    norm(side + "layer_norm");
+    add(side + "position_encodings/encodings", {side == "encoder/" ? 50 : 32, 64});
+  }
+  norm("decoder/layer_0/attention/layer_norm");
+  affine("decoder/layer_0/attention/linear_0", 64, 64);
+  affine("decoder/layer_0/attention/linear_1", 128, 64);
+  affine("decoder/layer_0/attention/linear_2", 64, 64);
+  add("decoder/embeddings/weight", {16, 64});
+  add("encoder/conv1/weight", {64, 8, 3});
+  add("encoder/conv1/bias", {64});
+  add("encoder/conv2/weight", {64, 64, 3});
+  add("encoder/conv2/bias", {64});
+  return out;
+}
+
+/// Writes them as model.bin, of another version or with another type than these have.
+void write_ctranslate2(const std::string& path, uint32_t version = 6, uint8_t type = 0) {
+  ByteWriter out;
+  const auto text = [&](const std::string& s) {
+    out.value(static_cast<uint16_t>(s.size() + 1));
+    out.bytes.insert(out.bytes.end(), s.c_str(), s.c_str() + s.size() + 1);
+  };
+  const auto arrays = small_whisper();
+  out.value(version);
+  text("WhisperSpec");
+  out.value(uint32_t{3});
+  out.value(static_cast<uint32_t>(arrays.size()));
+  for (const auto& [name, shape, values] : arrays) {
+    text(name);
+    out.value(static_cast<uint8_t>(shape.size()));
+    for (const int64_t n : shape) out.value(static_cast<uint32_t>(n));
+    out.value(type);
+    out.value(static_cast<uint32_t>(values.size() * sizeof(float)));
+    const auto* bytes = reinterpret_cast<const uint8_t*>(values.data());
+    out.bytes.insert(out.bytes.end(), bytes, bytes + values.size() * sizeof(float));
+  }
+  write_file(path, out.bytes);
+}
+
+/// Writes the same weights as transformers name them.
+void write_transformers(const std::string& path) {
+  const std::vector<std::pair<std::string, std::string>> names{
+      {"/", "."},
+      {"layer_0.", "layers.0."},
+      {"self_attention.layer_norm", "self_attn_layer_norm"},
+      {".attention.layer_norm", ".encoder_attn_layer_norm"},
+      {"ffn.layer_norm", "final_layer_norm"},
+      {"self_attention.linear_0", "self_attn.q_proj k_proj v_proj"},
+      {"self_attention.linear_1", "self_attn.out_proj"},
+      {"attention.linear_0", "encoder_attn.q_proj"},
+      {"attention.linear_1", "encoder_attn.k_proj v_proj"},
+      {"attention.linear_2", "encoder_attn.out_proj"},
+      {"ffn.linear_0", "fc1"},
+      {"ffn.linear_1", "fc2"},
+      {"gamma", "weight"},
+      {"beta", "bias"},
+      {"position_encodings.encodings", "embed_positions.weight"},
+      {"embeddings.weight", "embed_tokens.weight"}};
+  nn::StateDict all;
+  for (const auto& [own, shape, values] : small_whisper()) {
+    std::string name = own;
+    for (const auto& [from, to] : names)
+      for (size_t at = name.find(from); at != std::string::npos; at = name.find(from, at + to.size()))
+        name.replace(at, from.size(), to);
+    Shape sizes;
+    for (const int64_t n : shape) sizes.push_back(n);
+    const Tensor t = Tensor::from(values, sizes);
+    std::vector<std::string> parts;  // "k_proj v_proj" are one below the other
+    const size_t space = name.find(' '), last = name.rfind('.');
+    if (space == std::string::npos) {
+      all.emplace_back("model." + name, t);
+      continue;
+    }
+    const size_t first = name.rfind('.', space) + 1;
+    std::istringstream words(name.substr(first, last - first));
+    for (std::string w; words >> w;) parts.push_back(w);
+    const auto n = static_cast<int64_t>(parts.size());
+    for (int64_t i = 0; i < n; i++) {
+      const std::string part = name.substr(0, first) + parts[static_cast<size_t>(i)] + name.substr(last);
+      if (part.find("k_proj.bias") != std::string::npos) continue;
+      all.emplace_back("model." + part, t.slice(0, i * t.shape(0) / n, (i + 1) * t.shape(0) / n).contiguous());
+    }
+  }
+  nn::safe_save(all, path);
+}
+
+TEST(Pipelines, SpeechIsWritten) {
+  const TempDir dir;
+  nlohmann::json vocabulary, added = nlohmann::json::array();
+  for (int i = 0; i < 11; i++) vocabulary[std::string(1, static_cast<char>('a' + i))] = i;
+  int id = 11;
+  for (const char* name :
+       {"<|endoftext|>", "<|startoftranscript|>", "<|transcribe|>", "<|startofprev|>", "<|notimestamps|>"})
+    added.push_back({{"id", id++}, {"content", name}, {"special", true}});
+  const nlohmann::json tokenizer{
+      {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", nlohmann::json::array()}}},
+      {"added_tokens", added},
+      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
+      {"decoder", {{"type", "ByteLevel"}}}};
+  for (const char* kind : {"c", "t"}) {
+    std::filesystem::create_directories(dir / kind);
+    write_file(dir / str(kind, "/tokenizer.json"), tokenizer.dump());
+  }
+  write_ctranslate2(dir / "c/model.bin");
+  write_transformers(dir / "t/model.safetensors");
+  std::vector<float> samples;
+  for (int i = 0; i < 16000; i++) samples.push_back(0.5f * std::sin(static_cast<float>(i * i) * 1e-5f));
+  const std::string file = write_file(dir / "s.wav", io::encode_wav({16000, 1, samples}));
+  const ProcessResult c = tg_program({"run", "transcribe", file, "--json", "--weights", dir / "c"});
+  const ProcessResult t = tg_program({"run", "transcribe", file, "--json", "--weights", dir / "t"});
+  ASSERT_EQ(c.exit_code, 0) << c.err;
+  EXPECT_EQ(c.out, t.out) << t.err;
+  const auto out = nlohmann::json::parse(c.out);
+  EXPECT_FALSE(out["text"].get<std::string>().empty());
+  EXPECT_EQ(out["seconds"], 1);
+  EXPECT_FALSE(out.contains("language"));
+  const auto error = [&] { return tg_program({"run", "transcribe", file, "--weights", dir / "c"}).err; };
+  write_ctranslate2(dir / "c/model.bin", 2);
+  EXPECT_THAT(error(), HasSubstr("got a file of another version than 4 to 6"));
+  write_ctranslate2(dir / "c/model.bin", 6, 1);
+  EXPECT_THAT(error(), HasSubstr("got an array whose size in bytes is not that of its elements"));
+  std::filesystem::remove(dir / "c/model.bin");
+  EXPECT_THAT(error(), HasSubstr("has neither model.safetensors nor model.bin"));
 }
 
 TEST(Pipelines, ErrorsSayWhatIsMissing) {
