@@ -8,13 +8,13 @@ goal=${1:---test}
 case "$goal" in --build | --test | --fuzz) ;; *) echo "install-deps: got $goal, expected --build or --fuzz" >&2; exit 2 ;; esac
 
 command -v dpkg-query >/dev/null || {
-  echo "install-deps: not a Debian or Ubuntu system. Needed: cmake >= 3.25, ninja, g++ >= 12 or clang >= 16, LLVM >= 17, fmt, SQLite, zlib, PCRE2, utf8proc, protozero, libjpeg-turbo, libpng, libsndfile, nlohmann-json, Boost's headers, CLI11, OpenCL's headers; for the tests GoogleTest, Google Benchmark, the OpenCL loader, PoCL, Vulkan's loader and Mesa's drivers." >&2
+  echo "install-deps: not a Debian or Ubuntu system. Needed: cmake >= 3.25, ninja, g++ >= 12 or clang >= 16, LLVM >= 17, fmt, SQLite, zlib, PCRE2, utf8proc, protozero, libjpeg-turbo, libpng, libwebp (optional), libsndfile, nlohmann-json, Boost's headers, CLI11, OpenCL's headers; for the tests GoogleTest, Google Benchmark, the OpenCL loader, PoCL, Vulkan's loader and Mesa's drivers." >&2
   exit 0
 }
 
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
-build=(cmake ninja-build g++ lld pkg-config libfmt-dev libcli11-dev libsqlite3-dev nlohmann-json3-dev zlib1g-dev libboost-dev libpcre2-dev libutf8proc-dev libprotozero-dev libturbojpeg0-dev libpng-dev libsndfile1-dev opencl-c-headers)
+build=(cmake ninja-build g++ lld pkg-config libfmt-dev libcli11-dev libsqlite3-dev nlohmann-json3-dev zlib1g-dev libboost-dev libpcre2-dev libutf8proc-dev libprotozero-dev libturbojpeg0-dev libpng-dev libwebp-dev libsndfile1-dev opencl-c-headers)
 tests=(git python3 python3-venv python3-dev libgtest-dev libgmock-dev libbenchmark-dev openmpi-bin ocl-icd-libopencl1 pocl-opencl-icd libvulkan1 mesa-vulkan-drivers libdw1)
 # Installed where the distribution has them: the charts of tg viz; for the tests a browser for them, kernels of other processors
 # under their emulator, the format, the comments of headers.

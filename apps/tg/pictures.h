@@ -7,7 +7,7 @@
 
 namespace tg::app {
 
-/// Reads a JPEG, PNG, PPM or PGM file: (1, channels, height, width), uint8. FileError, FormatError.
+/// Reads a picture of any kind that io/picture.h decodes: (1, channels, height, width), uint8. FileError, FormatError.
 Tensor load_picture(const std::filesystem::path& path, int64_t channels = 3);
 /// Writes a picture as PNG or JPEG, by the name's ending: (channels, height, width) or (height, width), with any number
 /// of axes of size 1 before; floats are values from 0 to 1. ValueError for another shape or ending.

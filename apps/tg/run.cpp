@@ -114,6 +114,17 @@ Json facts_of(const Tensor& t, const Options& o, const std::vector<std::string>&
   return out;
 }
 
+/// Returns an item of a map.
+Json json_of(const onnx::ValueMap::Item& v) {
+  if (const auto* text = std::get_if<std::string>(&v)) return onnx::printable(*text);
+  if (const auto* whole = std::get_if<int64_t>(&v)) return *whole;
+  return std::get<double>(v);
+}
+std::string shown(const onnx::ValueMap::Key& k) {
+  const auto* text = std::get_if<std::string>(&k);
+  return text ? onnx::printable(*text) : str(std::get<int64_t>(k));
+}
+
 /// Returns what is said of a result of any kind.
 Json facts_of(const onnx::Value& v, const Options& o, const std::vector<std::string>& labels) {
   if (const onnx::StringArray* texts = v.strings()) {
@@ -124,6 +135,11 @@ Json facts_of(const onnx::Value& v, const Options& o, const std::vector<std::str
   if (const onnx::Sequence* s = v.sequence()) {
     Json out{{"type", "sequence"}, {"items", Json::array()}};
     for (const onnx::Value& item : s->items) out["items"].push_back(facts_of(item, o, labels));
+    return out;
+  }
+  if (const onnx::ValueMap* m = v.map()) {
+    Json out{{"type", "map"}, {"entries", Json::object()}};
+    for (const auto& [key, item] : m->items) out["entries"][shown(key)] = json_of(item);
     return out;
   }
   return v.is_none() ? Json{{"type", "nothing"}} : facts_of(v.as_tensor(), o, labels);
@@ -142,6 +158,7 @@ void print(const std::string& name, const Json& facts) {
     const auto number = [&](const char* key) { return facts[key].is_null() ? NAN : facts[key].get<double>(); };
     std::printf("  least %g, mean %g, greatest %g", number("least"), number("mean"), number("greatest"));
   }
+  if (facts.contains("entries")) std::printf(" %s", facts["entries"].dump().c_str());
   std::printf("\n");
   if (facts.contains("items"))
     for (size_t i = 0; i < facts["items"].size(); i++) print(str(name, "[", i, "]"), facts["items"][i]);

@@ -1,6 +1,8 @@
 /// \file Models of ONNX files: what nn/onnx.py makes OnnxRunner of.
 #include <nanobind/stl/function.h>
 
+#include <array>
+
 #include "bind.h"
 #include "casters.h"
 #include "host_memory.h"
@@ -27,7 +29,43 @@ std::string text_from(nb::handle h) {
   return {PyBytes_AsString(bytes.ptr()), static_cast<size_t>(PyBytes_Size(bytes.ptr()))};
 }
 
-/// A tensor, None, a list of values, or texts as (shape, list). `elem`: of a tensor that is stored wider.
+/// Makes a map of a dict with keys and items that are numbers or texts. Integers among floats become floats.
+onnx::ValueMap map_from(const nb::dict& d) {
+  using Item = onnx::ValueMap::Item;
+  onnx::ValueMap out;
+  std::array<bool, 3> kinds{};  // by the place in Item
+  for (const auto& [k, v] : d) {
+    const Item item = PyUnicode_Check(v.ptr()) ? Item(text_from(v))
+                      : PyLong_Check(v.ptr())  ? Item(nb::cast<int64_t>(v))
+                                               : Item(nb::cast<double>(nb::float_(v)));
+    kinds.at(item.index()) = true;
+    if (PyUnicode_Check(k.ptr())) out.items.insert_or_assign(text_from(k), item);
+    else out.items.insert_or_assign(nb::cast<int64_t>(nb::int_(k)), item);
+  }
+  TG_CHECK(ValueError, !kinds[2] || !(kinds[0] || kinds[1]), "[onnx] got a dict of texts and numbers");
+  if (kinds[1])
+    for (auto& [k, v] : out.items)
+      if (const auto* whole = std::get_if<int64_t>(&v)) v = static_cast<double>(*whole);
+  out.elem = kinds[2]                ? onnx::ElemType::kString
+             : kinds[0] && !kinds[1] ? onnx::ElemType::kInt64
+                                     : onnx::ElemType::kFloat;
+  return out;
+}
+nb::dict dict_of(const onnx::ValueMap& m) {
+  nb::dict out;
+  const auto object = [](const auto& v) {
+    return std::visit(
+        [](const auto& x) -> nb::object {
+          if constexpr (std::is_same_v<std::decay_t<decltype(x)>, std::string>) return text(x);
+          else return nb::cast(x);
+        },
+        v);
+  };
+  for (const auto& [k, v] : m.items) out[object(k)] = object(v);
+  return out;
+}
+
+/// A tensor, None, a list of values, a dict, or texts as (shape, list). `elem`: of a tensor that is stored wider.
 Value value_from(nb::handle h) {
   if (h.is_none()) return {};
   if (nb::isinstance<Tensor>(h)) return nb::cast<Tensor>(h);
@@ -37,6 +75,7 @@ Value value_from(nb::handle h) {
     if (!s.items.empty()) s.elem = s.items[0].elem();
     return s;
   }
+  if (PyDict_Check(h.ptr())) return map_from(nb::borrow<nb::dict>(h));
   const auto [shape, texts] = nb::cast<std::pair<std::vector<int64_t>, nb::list>>(h);
   onnx::StringArray out{shape, {}};
   for (const nb::handle item : texts) out.texts.push_back(text_from(item));
@@ -56,6 +95,7 @@ nb::object object_of(const Value& v, const std::string& device) {
     for (const std::string& t : s->texts) out.append(text(t));
     return nb::make_tuple(nb::cast(s->shape), out);
   }
+  if (const onnx::ValueMap* m = v.map()) return dict_of(*m);
   return nb::make_tuple(v.as_tensor(device), onnx::elem_name(v.elem()));
 }
 

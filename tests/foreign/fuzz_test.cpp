@@ -44,6 +44,10 @@ class Fuzz : public testing::TestWithParam<Target> {};
 TEST_P(Fuzz, CorpusParsesOrIsRefusedAsNamed) {
   int good = 0, bad = 0;
   for (const Seed& seed : seeds(GetParam().name)) {
+    if (seed.name.starts_with("any")) {  // whether it parses is up to the libraries of the build
+      accepts(GetParam(), seed.bytes);
+      continue;
+    }
     const bool expected = seed.name.starts_with("good");
     EXPECT_EQ(accepts(GetParam(), seed.bytes), expected) << seed.name;
     (expected ? good : bad)++;

@@ -17,6 +17,7 @@
 
 #include "helpers/gguf_bytes.h"
 #include "helpers/malformed.h"
+#include "helpers/tiny_encoder.h"
 #include "temp_dir.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/base/process.h"
@@ -120,43 +121,6 @@ std::vector<std::string> models() {
   return {add_chat(a).build(), add_chat(b).build(), add_chat(c).build()};
 }
 
-constexpr const char* kVocabulary = R"({"version":"1.0","added_tokens":[{"id":0,"content":"[PAD]","special":true},
-  {"id":1,"content":"[UNK]","special":true},{"id":2,"content":"[CLS]","special":true},
-  {"id":3,"content":"[SEP]","special":true}],"normalizer":{"type":"BertNormalizer","lowercase":true},
-  "pre_tokenizer":{"type":"BertPreTokenizer"},"post_processor":{"type":"BertProcessing","sep":["[SEP]",3],
-  "cls":["[CLS]",2]},"decoder":{"type":"WordPiece","prefix":"##","cleanup":true},
-  "model":{"type":"WordPiece","unk_token":"[UNK]","continuing_subword_prefix":"##","max_input_chars_per_word":100,
-  "vocab":{"[PAD]":0,"[UNK]":1,"[CLS]":2,"[SEP]":3,"a":4,"##b":5}}})";
-constexpr const char* kBertConfig = R"({"model_type":"bert","vocab_size":6,"hidden_size":8,"num_hidden_layers":1,
-  "num_attention_heads":2,"intermediate_size":12,"max_position_embeddings":10,"type_vocab_size":2,
-  "layer_norm_eps":1e-12,"hidden_act":"gelu","position_embedding_type":"absolute"})";
-
-/// Writes the files of an encoder, as Hugging Face has them.
-void write_bert(const fs::path& folder) {
-  fs::create_directories(folder / "1_Pooling");
-  write(folder / "config.json", kBertConfig);
-  write(folder / "tokenizer.json", kVocabulary);
-  write(folder / "1_Pooling" / "config.json", R"({"pooling_mode_cls_token":false,"pooling_mode_mean_tokens":true})");
-  write(folder / "sentence_bert_config.json", R"({"max_seq_length": 8})");
-  nn::StateDict all;
-  const auto affine = [&](const std::string& name, int64_t out, int64_t in) {
-    all.emplace_back(name + ".weight", in == 0 ? Tensor::zeros(out) : Tensor::zeros(out, in));
-    if (in != 0 || name.find("Norm") != std::string::npos) all.emplace_back(name + ".bias", Tensor::zeros(out));
-  };
-  const std::string e = "embeddings.", l = "encoder.layer.0.";
-  all.emplace_back(e + "word_embeddings.weight", Tensor::zeros(6, 8));
-  all.emplace_back(e + "position_embeddings.weight", Tensor::zeros(10, 8));
-  all.emplace_back(e + "token_type_embeddings.weight", Tensor::zeros(2, 8));
-  affine(e + "LayerNorm", 8, 0);
-  for (const char* name : {"query", "key", "value"}) affine(l + "attention.self." + name, 8, 8);
-  affine(l + "attention.output.dense", 8, 8);
-  affine(l + "attention.output.LayerNorm", 8, 0);
-  affine(l + "intermediate.dense", 12, 8);
-  affine(l + "output.dense", 8, 12);
-  affine(l + "output.LayerNorm", 8, 0);
-  nn::safe_save(all, folder / "model.safetensors");
-}
-
 std::string jit_file() {
   Tensor w = Tensor({1.f, 2.f, 3.f, 4.f}).realize(), x = Tensor({4.f, 3.f, 2.f, 1.f}).realize();
   auto f = jit([=](const Tensor& a) { return (a * w).contiguous().sum() + Tensor::rand({4}); });
@@ -249,7 +213,7 @@ void run_onnx(const fs::path& file) {
 }
 
 std::vector<Kind> kinds(const fs::path& folder) {
-  write_bert(folder);
+  test::write_tiny_bert(folder);
   const Tensor w({1.f, 2.f, 3.f});
   fs::create_directories(folder / "shards");
   nn::safe_save_sharded({{"a", w}, {"b", w * 2}, {"c", w * 3}}, folder / "shards", {.max_bytes = 24});
@@ -297,8 +261,8 @@ std::vector<Kind> kinds(const fs::path& folder) {
       {"gzip", corpus("gzip"), "x", [](auto& p) { nn::gz_extract(p); }},
       {"tokenizer", corpus("tokenizer_json"), "x",
        [](auto& p) { use(llm::Tokenizer::from_json(span_of(text_of(p)), "x")); }},
-      {"bert config", {kBertConfig}, "config.json", bert},
-      {"bert vocabulary", {kVocabulary}, "tokenizer.json", bert},
+      {"bert config", {test::kBertConfig}, "config.json", bert},
+      {"bert vocabulary", {test::kBertVocabulary}, "tokenizer.json", bert},
       {"bert weights", {at("model.safetensors")}, "model.safetensors", bert, Answer::kFormat, repair_safetensors},
       {"bert pooling", {at("1_Pooling/config.json")}, "1_Pooling/config.json", bert},
       {"captured function", {jit_file()}, "x", [](auto& p) { load_jit(p); }, Answer::kFit, repair_jit},

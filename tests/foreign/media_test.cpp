@@ -7,6 +7,7 @@
 
 #include "helpers/error_text.h"
 #include "helpers/malformed.h"
+#include "tinygrad/base/binary.h"
 #include "tinygrad/io/picture.h"
 #include "tinygrad/io/sound.h"
 
@@ -66,10 +67,80 @@ TEST(Pictures, Netpbm) {
   EXPECT_EQ(decode(bytes("P5 2 1 3\n\x01\x03"), 1).pixels, (Bytes{85, 255}));
 }
 
+/// A bitmap with a header of 40 bytes, and what follows it: masks, palette, pixels.
+Bytes bitmap(int32_t width, int32_t height, uint16_t bits, const Bytes& rest, size_t pixels, uint32_t compression = 0,
+             uint32_t colors = 0) {
+  ByteWriter out;
+  out.bytes = {'B', 'M'};
+  out.value(uint32_t{0});
+  out.value(uint32_t{0});
+  out.value(static_cast<uint32_t>(54 + pixels));
+  out.value(uint32_t{40});
+  out.value(width);
+  out.value(height);
+  out.value(uint16_t{1});
+  out.value(bits);
+  out.value(compression);
+  for (int i = 0; i < 3; i++) out.value(uint32_t{0});
+  out.value(colors);
+  out.value(uint32_t{0});
+  out.bytes.insert(out.bytes.end(), rest.begin(), rest.end());
+  return out.bytes;
+}
+
+TEST(Pictures, Bitmaps) {
+  // Two rows, the lower one first, each of a multiple of four bytes.
+  const Bytes colors{3, 2, 1, 6, 5, 4, 0, 0, 9, 8, 7, 12, 11, 10, 0, 0};
+  EXPECT_EQ(decode(bitmap(2, 2, 24, colors, 0)).pixels, (Bytes{7, 8, 9, 10, 11, 12, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(decode(bitmap(2, -2, 24, colors, 0)).pixels, (Bytes{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
+  EXPECT_EQ(decode(bitmap(1, 1, 32, {3, 2, 1, 0}, 0)).pixels, (Bytes{1, 2, 3}));
+  EXPECT_EQ(decode(bitmap(1, 1, 16, {0x1f, 0x7c, 0, 0}, 0)).pixels, (Bytes{255, 0, 255}));
+  const Bytes palette{0, 0, 0, 0, 3, 2, 1, 0};
+  Bytes indexed = palette;
+  indexed.insert(indexed.end(), {0x40, 0, 0, 0});
+  EXPECT_EQ(decode(bitmap(3, 1, 1, indexed, 8)).pixels, (Bytes{0, 0, 0, 1, 2, 3, 0, 0, 0}));
+  indexed[8] = 0x10;
+  EXPECT_EQ(decode(bitmap(2, 1, 4, indexed, 8, 0, 2)).pixels, (Bytes{1, 2, 3, 0, 0, 0}));
+  const Bytes masks{0, 0xf8, 0, 0, 0xe0, 0x07, 0, 0, 0x1f, 0, 0, 0, 0xe0, 0xff, 0, 0};  // 5, 6 and 5 bits
+  EXPECT_EQ(decode(bitmap(1, 1, 16, masks, 12, 3)).pixels, (Bytes{255, 255, 0}));
+  // Of the old kind, with 16-bit sizes.
+  EXPECT_EQ(decode(bytes(std::string_view("BM\0\0\0\0\0\0\0\0\x1a\0\0\0\x0c\0\0\0\1\0\1\0\1\0\x18\0cba\0", 30))).pixels,
+            bytes("abc"));
+
+  const auto text = [](const Bytes& file) { return test::error_text<FormatError>([&] { decode(file); }); };
+  EXPECT_EQ(text(bitmap(2, 2, 24, {1, 2}, 0)), "[test] p: got 2 bytes of pixels, expected 16");
+  EXPECT_EQ(text(bitmap(1 << 30, 1 << 30, 24, {}, 0)),
+            "[test] p: got 1073741824 x 1073741824 pixels, expected 1 to 134217728");
+  EXPECT_EQ(text(bitmap(-1, INT32_MIN, 24, {}, 0)), "[test] p: got -1 x 2147483648 pixels, expected 1 to 134217728");
+  EXPECT_EQ(text(bitmap(1, 1, 8, {}, 0, 1)), "[test] p: got a compressed bitmap, which is not read");
+  EXPECT_EQ(text(bitmap(1, 1, 9, {}, 0)), "[test] p: got pixels of another number of bits than 1, 4, 8, 16, 24 and 32");
+  indexed[8] = 0x20;
+  EXPECT_EQ(text(bitmap(2, 1, 4, indexed, 8, 0, 2)), "[test] p: got color 2 of a palette of 2");
+  EXPECT_EQ(text(bitmap(1, 1, 16, {5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 12, 3)), "[test] p: got a mask with holes");
+  EXPECT_EQ(text(bytes("BM")), "[test] p: got an early end");
+}
+
+TEST(Pictures, WebP) {
+  const Bytes colors = bytes(std::string_view(
+      "\x52\x49\x46\x46\x32\x00\x00\x00\x57\x45\x42\x50\x56\x50\x38\x4c\x26\x00\x00\x00\x2f\x01\x40\x00\x00\x1f\x20\x10"
+      "\x20\x78\xf0\xbf\x6a\x43\x48\x90\xd0\xfd\xbf\x57\x81\x00\xc1\x88\xff\x4b\xf3\x1f\xf8\xe4\xa8\xe0\x06\x0c\x11\xfd"
+      "\x0f\x01",
+      58));
+  const Bytes alpha = bytes(std::string_view(
+      "\x52\x49\x46\x46\x1e\x00\x00\x00\x57\x45\x42\x50\x56\x50\x38\x4c\x12\x00\x00\x00\x2f\x01\x00\x00"
+      "\x10\x0f\x30\x14\xa3\x30\x1e\xf3\x1f\xf0\xc8\x88\xfe\x07",
+      38));
+  const std::string text = test::error_text<FormatError>([&] { decode(Bytes(colors.begin(), colors.begin() + 30)); });
+  if (text.find("libwebp was not there") != std::string::npos) return;  // a build without it says so
+  EXPECT_EQ(text, "[test] p: damaged WebP");
+  EXPECT_EQ(decode(colors).pixels, (Bytes{255, 0, 0, 0, 255, 0, 0, 0, 255, 10, 20, 30}));
+  EXPECT_EQ(decode(alpha).pixels, (Bytes{10, 20, 30, 255, 255, 255}));  // what is transparent is white
+}
+
 TEST(Pictures, WhatIsNoPictureSaysSo) {
   const auto text = [](const Bytes& file) { return test::error_text<FormatError>([&] { decode(file); }); };
-  EXPECT_EQ(text(bytes("hello")), "[test] p: this is no picture, expected JPEG, PNG, PPM or PGM");
-  EXPECT_EQ(text({}), "[test] p: this is no picture, expected JPEG, PNG, PPM or PGM");
+  EXPECT_EQ(text(bytes("hello")), "[test] p: this is no picture, expected JPEG, PNG, WebP, BMP, PPM or PGM");
+  EXPECT_EQ(text({}), "[test] p: this is no picture, expected JPEG, PNG, WebP, BMP, PPM or PGM");
   EXPECT_THAT(text(bytes("\xff\xd8\xff\xe0 and so on")), HasSubstr("[test] p: damaged JPEG: "));
   EXPECT_THAT(text(bytes("\x89PNG\r\n\x1a\n and so on")), HasSubstr("[test] p: damaged PNG: "));
   EXPECT_EQ(text(bytes("P6 3 2 255\nabc")), "[test] p: got 3 bytes of pixels, expected 18");
@@ -153,10 +224,10 @@ void decode_any(const std::string& file) {
 
 TEST(MalformedFiles, PicturesAndSounds) {
   const auto text = [](const Bytes& b) { return std::string(b.begin(), b.end()); };
-  const std::vector<std::string> valid{text(io::encode_png(gradient(9, 12, 3))),
-                                       text(io::encode_jpeg(gradient(9, 12, 3))),
-                                       text(io::encode_jpeg(gradient(9, 12, 1))), "P6 2 2 255\nabcdefghijkl",
-                                       text(io::encode_wav(tone(8000, 2, 50, 99)))};
+  const std::vector<std::string> valid{
+      text(io::encode_png(gradient(9, 12, 3))),  text(io::encode_jpeg(gradient(9, 12, 3))),
+      text(io::encode_jpeg(gradient(9, 12, 1))), "P6 2 2 255\nabcdefghijkl",
+      text(bitmap(2, 2, 24, Bytes(16, 7), 0)),   text(io::encode_wav(tone(8000, 2, 50, 99)))};
   test::Damage damage(7);
   for (int i = 0; i < 4000; i++)
     decode_any(damage(valid[static_cast<size_t>(i) % valid.size()], valid[static_cast<size_t>(i / 5) % valid.size()]));

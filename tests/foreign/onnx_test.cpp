@@ -298,6 +298,52 @@ TEST(Onnx, AttributesAndShapesOutsideOfTheirDomainAreRefused) {
               ThrowsMessage<FormatError>(HasSubstr("for blocksize 0")));
 }
 
+/// A value whose type is a map from texts to floats, of which `sequence` makes a sequence.
+PbMessage map_value(const char* name, bool sequence) {
+  const PbMessage number = PbMessage().message(1, PbMessage().integer(1, 1));
+  PbMessage type = PbMessage().message(5, PbMessage().integer(1, 8).message(2, number));
+  if (sequence) type = PbMessage().message(4, PbMessage().message(1, type));
+  return PbMessage().text(1, name).message(2, type);
+}
+
+TEST(Onnx, MapsAreValues) {
+  const auto words = [](const char* name) {
+    return PbMessage().text(1, name).text(9, "a").text(9, "b").integer(20, 8);
+  };
+  const char* ml = "ai.onnx.ml";
+  const Model zip = load({{onnx_node("ZipMap", {"x"}, {"m"}, {words("classlabels_strings")}, ml)},
+                          {},
+                          {onnx_value("x", {-1, 2})},
+                          {map_value("m", true)}});
+  const Tensor x = Tensor::from(std::vector<float>{1, 2, 3, 4}, Shape{2, 2});
+  const onnx::Value rows = zip.run({{"x", x}}).at(0).second;
+  ASSERT_TRUE(rows.sequence());
+  ASSERT_EQ(rows.sequence()->items.size(), 2u);
+  const onnx::ValueMap* second = rows.sequence()->items[1].map();
+  ASSERT_TRUE(second);
+  EXPECT_EQ(std::get<double>(second->items.at("b")), 4);
+  EXPECT_THAT([&] { zip({{"x", x}}); }, ThrowsMessage<ValueError>(HasSubstr("output \"m\" is a sequence")));
+
+  const Model back = load({{onnx_node("DictVectorizer", {"m"}, {"y"}, {words("string_vocabulary")}, ml)},
+                           {},
+                           {map_value("m", false)},
+                           {onnx_value("y", {1, 2})}});
+  const onnx::ValueMap one{{{std::string("b"), int64_t{7}}}, onnx::ElemType::kInt64};
+  EXPECT_THAT(back.run({{"m", one}}).at(0).second.as_tensor().to_vector<float>(), ElementsAre(0, 7));
+  EXPECT_THAT([&] { back.run({{"m", x}}); }, ThrowsMessage<ValueError>(HasSubstr("expected a map")));
+}
+
+TEST(Onnx, OperatorsOnOtherKindsRefuseMaps) {
+  for (const char* op :
+       {"Neg", "Reshape", "Transpose", "Shape", "Size", "Cast", "Concat", "Squeeze", "Gather", "If", "Identity",
+        "SequenceAt", "Where", "Expand", "ConcatFromSequence", "ConstantOfShape", "Loop"}) {
+    const Model m = load({{onnx_node(op, {"m", "m"}, {"y"})}, {}, {map_value("m", false)}, {onnx_value("y", {1})}});
+    const onnx::ValueMap one{{{std::string("b"), 1.0}}};
+    if (std::string_view(op) == "Identity") EXPECT_TRUE(m.run({{"m", one}}).at(0).second.map());
+    else EXPECT_THROW(m.run({{"m", one}}), Error) << op;
+  }
+}
+
 TEST(Onnx, EveryOperatorHasOneRowForAVersion) {
   const std::vector<onnx::OperatorRow> rows = onnx::all_operators();
   EXPECT_GT(rows.size(), 200u);

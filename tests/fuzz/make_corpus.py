@@ -679,6 +679,20 @@ put("image", "good_png_alpha", png(1, 2, b"\0\1\2\3\4" * 2, color=6))
 put("image", "good_jpeg", JPEG)
 put("image", "good_ppm", b"P6\n# comment\n2 1\n255\nabcdef")
 put("image", "good_pgm", b"P5 2 1 3\n\1\3")
+def bmp(width, height, bits, rest, offset=54, compression=0, colors=0):
+  head = struct.pack("<IiiHHIIIIII", 40, width, height, 1, bits, compression, 0, 0, 0, colors, 0)
+  return b"BM" + struct.pack("<III", 0, 0, offset) + head + rest
+
+
+WEBP = base64.b64decode("UklGRjIAAABXRUJQVlA4TCYAAAAvAUAAAB8gECB48L9qQ0iQ0P2/V4EAwYj/S/Mf+OSo4AYMEf0PAQ==")
+put("image", "good_bmp", bmp(2, 2, 24, bytes(range(16))))
+put("image", "good_bmp_palette", bmp(3, -1, 4, bytes(8) + b"\x10\x10\0\0", 62, colors=2))
+put("image", "good_bmp_masks", bmp(1, 1, 16, struct.pack("<IIII", 0xf800, 0x7e0, 0x1f, 0xffe0), 66, compression=3))
+put("image", "any_webp", WEBP)  # a build without libwebp refuses it
+put("image", "bad_bmp_huge", bmp(2**31 - 1, -2**31, 32, b""))
+put("image", "bad_bmp_cut", bmp(20, 20, 24, bytes(100)))
+put("image", "bad_bmp_mask", bmp(1, 1, 32, struct.pack("<IIII", 0xffffffff, 5, 0, 0), 66, compression=3))
+put("image", "bad_webp_cut", WEBP[:40])
 put("image", "bad_empty", b"")
 put("image", "bad_text", b"hello")
 put("image", "bad_png_cut", png(4, 3, RGB_ROWS)[:-30])

@@ -94,6 +94,17 @@ TEST(RunCommand, Json) {
   EXPECT_EQ(tg_program({"run", model, "--json", "--profile"}).exit_code, 2);
 }
 
+TEST(RunCommand, MapsAreShown) {
+  const TempDir dir;
+  const PbMessage labels = PbMessage().text(1, "classlabels_strings").text(9, "a").text(9, "b").integer(20, 8);
+  OnnxGraph g;
+  g.nodes = {onnx_node("ZipMap", {"x"}, {"y"}, {labels}, "ai.onnx.ml")};
+  g.inputs = {onnx_value("x", {1, 2})};
+  g.outputs = {PbMessage().text(1, "y")};
+  const std::string model = write_file(dir / "m.onnx", onnx_model(g.build()).bytes());
+  EXPECT_THAT(tg_program({"run", model, "-i", "x=1,2.5"}).out, HasSubstr("y[0]  map {\"a\":1.0,\"b\":2.5}\n"));
+}
+
 TEST(RunCommand, SoundIsCutToTheLength) {
   const TempDir dir;
   const std::string sound = write_file(dir / "s.wav", io::encode_wav({16000, 1, std::vector<float>(100, 0.25f)}));

@@ -8,24 +8,38 @@
 #include <memory>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/io/picture_formats.h"
 
 namespace tg::io {
 namespace {
-
-bool begins_with(std::span<const uint8_t> file, std::string_view bytes) {
-  return file.size() >= bytes.size() && std::equal(bytes.begin(), bytes.end(), file.begin(),
-                                                   [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
-}
 
 void check_size(int64_t height, int64_t width, std::string_view what) {
   TG_CHECK(FormatError, height > 0 && width > 0 && height <= kMaxPixels / width, what, ": got ", width, " x ", height,
            " pixels, expected 1 to ", kMaxPixels);
 }
 
-/// Makes an image of this size with black pixels.
-Image blank(int64_t height, int64_t width, std::string_view what, int64_t channels = 3) {
+}  // namespace
+
+Image blank_image(int64_t height, int64_t width, std::string_view what, int64_t channels) {
   check_size(height, width, what);
   return {height, width, channels, std::vector<uint8_t>(static_cast<size_t>(height * width * channels))};
+}
+
+Image over_white(const Image& rgba, std::string_view what) {
+  Image out = blank_image(rgba.height, rgba.width, what);
+  for (size_t i = 0; i < static_cast<size_t>(rgba.height * rgba.width); i++) {
+    const uint32_t alpha = rgba.pixels[4 * i + 3];
+    for (size_t c = 0; c < 3; c++)
+      out.pixels[3 * i + c] = static_cast<uint8_t>((rgba.pixels[4 * i + c] * alpha + 255 * (255 - alpha) + 127) / 255);
+  }
+  return out;
+}
+
+namespace {
+
+bool begins_with(std::span<const uint8_t> file, std::string_view bytes) {
+  return file.size() >= bytes.size() && std::equal(bytes.begin(), bytes.end(), file.begin(),
+                                                   [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; });
 }
 
 void check_fits(const Image& image, const char* op) {
@@ -47,7 +61,7 @@ using Jpeg = std::unique_ptr<void, CloseJpeg>;
 
 /// Multiplies cyan, magenta and yellow with black: what files of printers hold, inverted, is that already.
 Image of_cmyk(const Image& four, std::string_view what) {
-  Image out = blank(four.height, four.width, what);
+  Image out = blank_image(four.height, four.width, what);
   for (size_t i = 0; i < static_cast<size_t>(four.height * four.width); i++)
     for (size_t c = 0; c < 3; c++)
       out.pixels[3 * i + c] = static_cast<uint8_t>(four.pixels[4 * i + c] * uint32_t{four.pixels[4 * i + 3]} / 255);
@@ -65,7 +79,7 @@ Image decode_jpeg(std::span<const uint8_t> file, std::string_view what) {
   TG_CHECK(FormatError, width > 0 && height > 0, what, ": damaged JPEG: it has no pixels");
   const bool printed = space == TJCS_CMYK || space == TJCS_YCCK;
   const int format = printed ? TJPF_CMYK : TJPF_RGB;
-  Image image = blank(height, width, what, printed ? 4 : 3);
+  Image image = blank_image(height, width, what, printed ? 4 : 3);
   const int result = tjDecompress2(jpeg.get(), file.data(), file.size(), image.pixels.data(), width, 0, height, format,
                                    TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS);
   // The library only warns where a file is cut off, as it does of oddities that many files have.
@@ -88,7 +102,7 @@ Image decode_png(std::span<const uint8_t> file, std::string_view what) {
   Png png;
   const auto failed = [&] { return str(what, ": damaged PNG: ", png.image.message); };
   TG_CHECK(FormatError, png_image_begin_read_from_memory(&png.image, file.data(), file.size()), failed());
-  Image image = blank(png.image.height, png.image.width, what);
+  Image image = blank_image(png.image.height, png.image.width, what);
   png.image.format = PNG_FORMAT_RGB;
   const png_color white{255, 255, 255};
   TG_CHECK(FormatError, png_image_finish_read(&png.image, &white, image.pixels.data(), 0, nullptr), failed());
@@ -135,7 +149,7 @@ Image decode_netpbm(std::span<const uint8_t> file, std::string_view what) {
   const std::span<const uint8_t> from = header.rest();
   TG_CHECK(FormatError, from.size() >= static_cast<size_t>(height * width * own), what, ": got ", from.size(),
            " bytes of pixels, expected ", height * width * own);
-  Image image = blank(height, width, what);
+  Image image = blank_image(height, width, what);
   const auto scaled = [&](size_t at) {
     return std::min<uint32_t>(from[at], static_cast<uint32_t>(most)) * 255 / static_cast<uint32_t>(most);
   };
@@ -146,7 +160,7 @@ Image decode_netpbm(std::span<const uint8_t> file, std::string_view what) {
 
 /// Returns the brightness of each pixel (ITU-R BT.601), as Pillow computes it: exactly that of grey pixels.
 Image grey_of(const Image& rgb, std::string_view what) {
-  Image out = blank(rgb.height, rgb.width, what, 1);
+  Image out = blank_image(rgb.height, rgb.width, what, 1);
   for (size_t i = 0; i < out.pixels.size(); i++) {
     const uint8_t* p = &rgb.pixels[3 * i];
     out.pixels[i] = static_cast<uint8_t>((p[0] * 19595u + p[1] * 38470u + p[2] * 7471u + 0x8000u) >> 16);
@@ -159,16 +173,21 @@ Image grey_of(const Image& rgb, std::string_view what) {
 std::string_view image_kind(std::span<const uint8_t> file) {
   if (begins_with(file, "\xff\xd8\xff")) return "jpeg";
   if (begins_with(file, "\x89PNG\r\n\x1a\n")) return "png";
-  return begins_with(file, "P5") || begins_with(file, "P6") ? "netpbm" : "";
+  if (begins_with(file, "P5") || begins_with(file, "P6")) return "netpbm";
+  if (begins_with(file, "RIFF") && file.size() > 12 && begins_with(file.subspan(8), "WEBP")) return "webp";
+  return begins_with(file, "BM") ? "bmp" : "";
 }
 
 Image decode_image(std::span<const uint8_t> file, int64_t channels, std::string_view what) {
   TG_CHECK(ValueError, channels == 1 || channels == 3, what, ": got ", channels, " channels, expected 1 or 3");
   const std::string_view kind = image_kind(file);
-  TG_CHECK(FormatError, !kind.empty(), what, ": this is no picture, expected JPEG, PNG, PPM or PGM");
-  Image rgb = kind == "jpeg"  ? decode_jpeg(file, what)
-              : kind == "png" ? decode_png(file, what)
-                              : decode_netpbm(file, what);
+  TG_CHECK(FormatError, !kind.empty(), what, ": this is no picture, expected JPEG, PNG, WebP, BMP, PPM or PGM");
+  const auto decode = kind == "jpeg"   ? decode_jpeg
+                      : kind == "png"  ? decode_png
+                      : kind == "webp" ? decode_webp
+                      : kind == "bmp"  ? decode_bmp
+                                       : decode_netpbm;
+  Image rgb = decode(file, what);
   return channels == 1 ? grey_of(rgb, what) : std::move(rgb);
 }
 

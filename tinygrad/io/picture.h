@@ -1,5 +1,5 @@
-/// \file Pictures: JPEG by libjpeg-turbo, PNG by libpng, and the binary PPM and PGM of Netpbm. Nothing in a file is
-/// trusted.
+/// \file Pictures: JPEG by libjpeg-turbo, PNG by libpng, WebP by libwebp where the build has it, Windows bitmaps that
+/// are not compressed, and the binary PPM and PGM of Netpbm. Nothing in a file is trusted.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -19,7 +19,8 @@ struct Image {
 /// Most pixels of a picture that is read.
 inline constexpr int64_t kMaxPixels = int64_t{1} << 27;
 
-/// Returns the kind of file that begins with these bytes: "jpeg", "png" or "netpbm"; "" for others.
+/// Returns the kind of file that begins with these bytes: "jpeg", "png", "webp", "bmp" or "netpbm"; ""
+/// for others.
 std::string_view image_kind(std::span<const uint8_t> file);
 
 /// Decodes a picture as grey (`channels` 1) or red, green and blue (3). Colors are converted; what is transparent is

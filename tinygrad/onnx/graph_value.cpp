@@ -22,11 +22,13 @@ ElemType Value::elem() const {
   if (const Tensor* t = tensor()) return elem_type_of(strong_dtype(t->dtype()));
   if (const HostArray* h = host()) return elem_type_of(h->dtype);
   if (strings()) return ElemType::kString;
+  if (map()) return map()->elem;
   return sequence() ? sequence()->elem : ElemType::kUndefined;
 }
 
 const char* Value::kind() const {
-  return tensor() || host() ? "a tensor" : strings() ? "texts" : sequence() ? "a sequence" : "nothing";
+  if (tensor() || host()) return "a tensor";
+  return strings() ? "texts" : sequence() ? "a sequence" : map() ? "a map" : "nothing";
 }
 
 }  // namespace tg::onnx

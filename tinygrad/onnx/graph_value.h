@@ -1,5 +1,6 @@
 /// \file Value: what an edge of an ONNX graph carries.
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <variant>
@@ -24,9 +25,16 @@ struct Sequence {
   Values items;
   ElemType elem = ElemType::kFloat;
 };
+/// Numbers or texts by keys, all of one type: the host computes with them.
+struct ValueMap {
+  using Key = std::variant<int64_t, std::string>;
+  using Item = std::variant<int64_t, double, std::string>;
+  std::map<Key, Item> items;
+  ElemType elem = ElemType::kFloat;  ///< of the items: INT64, FLOAT, DOUBLE or STRING
+};
 
-/// A tensor, a small array that the host knows, texts, a sequence, or nothing (an optional without a value, an input
-/// that is left out). Cheap to copy.
+/// A tensor, a small array that the host knows, texts, a sequence, a map, or nothing (an optional without a value, an
+/// input that is left out). Cheap to copy.
 class Value {
  public:
   Value() = default;
@@ -34,6 +42,7 @@ class Value {
   Value(HostRef h) : held_(std::move(h)) {}
   Value(StringArray s) : held_(std::make_shared<const StringArray>(std::move(s))) {}
   Value(Sequence s) : held_(std::make_shared<const Sequence>(std::move(s))) {}
+  Value(ValueMap m) : held_(std::make_shared<const ValueMap>(std::move(m))) {}
 
   bool is_none() const { return std::holds_alternative<std::monostate>(held_); }
   /// Each returns null where the value is of another kind.
@@ -41,6 +50,9 @@ class Value {
   const HostArray* host() const { return pointer<const HostArray>(); }
   const StringArray* strings() const { return pointer<const StringArray>(); }
   const Sequence* sequence() const { return pointer<const Sequence>(); }
+  const ValueMap* map() const { return pointer<const ValueMap>(); }
+  /// Whether it is made of numbers or texts, which have a shape.
+  bool has_shape() const { return tensor() || host() || strings(); }
   HostRef host_ref() const { return host() ? std::get<HostRef>(held_) : HostRef(); }
 
   /// Returns the numbers as a tensor, made on `device` where the host has them. Nothing for other kinds.
@@ -57,7 +69,8 @@ class Value {
     const auto* p = std::get_if<std::shared_ptr<T>>(&held_);
     return p ? p->get() : nullptr;
   }
-  std::variant<std::monostate, Tensor, HostRef, std::shared_ptr<const StringArray>, std::shared_ptr<const Sequence>>
+  std::variant<std::monostate, Tensor, HostRef, std::shared_ptr<const StringArray>, std::shared_ptr<const Sequence>,
+               std::shared_ptr<const ValueMap>>
       held_;
   ElemType elem_ = ElemType::kUndefined;  ///< kUndefined: that of the tensor's dtype
 };

@@ -93,11 +93,40 @@ void check_shape(const ValueInfo& info, const Shape& shape, std::map<std::string
   }
 }
 
+/// Returns a map as its declared type has it: integers become floats where these are declared. So do the maps of a
+/// sequence.
+Value checked_maps(const ValueInfo& info, const TypeInfo& type, const Value& v) {
+  if (const Sequence* s = v.sequence(); s && type.kind == TypeInfo::kSequence && type.inner->kind == TypeInfo::kMap) {
+    Sequence out{{}, type.inner->inner->elem};
+    for (const Value& item : s->items) out.items.push_back(checked_maps(info, *type.inner, item));
+    return out;
+  }
+  if (type.kind != TypeInfo::kMap) return v;
+  TG_CHECK(ValueError, v.map(), "[onnx] got ", v.kind(), " for input ", printable(info.name), ", expected a map");
+  const ElemType elem = type.inner->elem;
+  const bool texts = elem == ElemType::kString;
+  ValueMap out{{}, elem};
+  for (const auto& [key, item] : v.map()->items) {
+    TG_CHECK(ValueError, std::holds_alternative<std::string>(key) == (type.elem == ElemType::kString), "[onnx] got a ",
+             key.index() == 0 ? "number" : "text", " as key of input ", printable(info.name), ", expected type ",
+             elem_name(type.elem));
+    const auto* whole = std::get_if<int64_t>(&item);
+    const bool fits = texts ? item.index() == 2 : elem == ElemType::kInt64 ? item.index() == 0 : item.index() != 2;
+    TG_CHECK(ValueError, fits, "[onnx] got an item of another type in input ", printable(info.name), ", expected ",
+             elem_name(elem));
+    const bool widen = whole && elem != ElemType::kInt64;
+    out.items.emplace(key, widen ? ValueMap::Item(static_cast<double>(*whole)) : item);
+  }
+  return out;
+}
+
 /// Returns an input as its declared type has it. Files with a size of 0 in a scalar's place are taken at their word.
 Value checked_input(const ValueInfo& info, const Value& v, const RunOptions& options,
                     std::map<std::string_view, SInt>& named) {
-  if (info.type.kind != TypeInfo::kTensor || v.is_none()) return v;
-  TG_CHECK(ValueError, !v.sequence(), "[onnx] got a sequence for input ", printable(info.name), ", expected a tensor");
+  if (v.is_none()) return v;
+  if (info.type.kind != TypeInfo::kTensor) return checked_maps(info, info.type, v);
+  TG_CHECK(ValueError, v.has_shape(), "[onnx] got ", v.kind(), " for input ", printable(info.name),
+           ", expected a tensor");
   check_shape(info, v.shape(), named);
   const Tensor* t = v.tensor();
   const std::optional<DType> d = storage_dtype(info.type.elem);

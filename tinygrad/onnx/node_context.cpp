@@ -45,6 +45,11 @@ const Sequence& NodeContext::sequence(size_t i) const {
   return *value(i).sequence();
 }
 
+const ValueMap& NodeContext::map(size_t i) const {
+  check(value(i).map(), "input ", i, " is ", value(i).kind(), ", expected a map");
+  return *value(i).map();
+}
+
 HostRef NodeContext::host(size_t i) const {
   if (known(i)) return inputs_[i].host_ref();
   return run_.read(tensor(i));

@@ -40,6 +40,7 @@ class NodeContext {
   Tensors tensors(size_t from = 0) const;
   const StringArray& strings(size_t i) const;
   const Sequence& sequence(size_t i) const;
+  const ValueMap& map(size_t i) const;
   /// Returns the input's elements, reading a tensor on the host.
   HostRef host(size_t i) const;
   /// The same for values that results are made of, unlike sizes and axes: a captured function cannot read them.

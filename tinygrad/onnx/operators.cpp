@@ -14,11 +14,12 @@ using Table = std::map<Key, std::vector<OperatorRow>>;
 Table make_table() {
   Table table;
   for (const auto rows :
-       {elementwise_operators, cast_operators,    shape_operators,     reduce_operators,  matrix_operators,
-        conv_operators,        pool_operators,    norm_operators,      rnn_operators,     quant_operators,
-        index_operators,       image_operators,   detection_operators, signal_operators,  loss_operators,
-        random_operators,      control_operators, sequence_operators,  text_operators,    attention_operators,
-        microsoft_operators,   ml_operators,      tree_operators,      training_operators})
+       {elementwise_operators, cast_operators,    shape_operators,     reduce_operators, matrix_operators,
+        conv_operators,        pool_operators,    norm_operators,      rnn_operators,    quant_operators,
+        index_operators,       image_operators,   detection_operators, signal_operators, loss_operators,
+        random_operators,      control_operators, sequence_operators,  text_operators,   attention_operators,
+        microsoft_operators,   ml_operators,      map_operators,       svm_operators,    tree_operators,
+        training_operators})
     for (const OperatorRow& row : rows()) table[{row.domain, row.name}].push_back(row);
   for (auto& [key, rows] : table) std::ranges::sort(rows, {}, &OperatorRow::since);
   return table;

@@ -45,6 +45,8 @@ OperatorRows text_operators();
 OperatorRows attention_operators();
 OperatorRows microsoft_operators();
 OperatorRows ml_operators();
+OperatorRows map_operators();
+OperatorRows svm_operators();
 OperatorRows tree_operators();
 OperatorRows training_operators();
 

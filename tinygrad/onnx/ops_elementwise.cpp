@@ -174,16 +174,6 @@ Values swiglu(NodeContext& c) {
   return {x * (x * c.attr("alpha", 1.0)).sigmoid() * gate};
 }
 
-Values dropout(NodeContext& c) {
-  const Tensor x = c.tensor(0);
-  const bool training = c.opset() >= 12 ? c.has(2) && c.integer(2) != 0 : c.opset() < 7 && !c.flag("is_test");
-  const double ratio = c.opset() >= 12 ? c.number_or(1, 0.5) : c.attr("ratio", 0.5);
-  const DType mask_type = c.opset() >= 10 ? dtypes::bool_ : x.dtype();
-  if (!training || ratio == 0) return {x, Tensor::ones(x.shape(), {.dtype = mask_type, .device = c.device()})};
-  const Tensor keep = Tensor::rand(x.shape(), {.device = c.device()}).ge(Tensor(ratio));
-  return {keep.where(x / (1 - ratio), x.zeros_like()), keep.cast(mask_type)};
-}
-
 #define TG_F(expression) [](const Tensor& x) -> Tensor { return expression; }
 #define TG_A(expression) [](const Tensor& x, const NodeContext& c) -> Tensor { return expression; }
 #define TG_B(expression) [](const Tensor& a, const Tensor& b) -> Tensor { return expression; }
@@ -247,7 +237,6 @@ const OperatorRow kRows[] = {
     {"", "HardSwish", 14, unary_op<TG_F(x*(x / 6 + 0.5).maximum(Tensor(0)).minimum(Tensor(1)))>},
     {"", "Clip", 1, clip},
     {"", "PRelu", 1, prelu},
-    {"", "Dropout", 1, dropout},
     {"", "SwiGLU", 1, swiglu},
     {"", "LeakyRelu", 1, activation<TG_A(leaky(x, c.attr("alpha", 0.01)))>},
     {"", "ThresholdedRelu", 10, activation<TG_A(x.gt(Tensor(c.attr("alpha", 1.0))).where(x, x.zeros_like()))>},

@@ -1,4 +1,4 @@
-/// \file Operators of ai.onnx.ml: encoders, scalers, linear models and support vectors.
+/// \file Operators of ai.onnx.ml: encoders, scalers and linear models.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -223,31 +223,6 @@ Values linear_classifier(NodeContext& c) {
   return {(scores.ge(Tensor(threshold)).cast(dtypes::int64) * labels.at(0)).reshape(Shape{-1}), scores};
 }
 
-/// The kernel of rows of x and of support vectors.
-Tensor kernel(const NodeContext& c, const Tensor& x, const Tensor& vectors) {
-  const std::string type = c.choice("kernel_type", "LINEAR", {"LINEAR", "POLY", "RBF", "SIGMOID"});
-  std::vector<double> p = c.attr_floats("kernel_params", {0, 0, 0});
-  p.resize(3, 0);
-  const Tensor product = x.dot(vectors.transpose());
-  if (type == "POLY") return (product * p[0] + p[1]).pow(Tensor(p[2]));
-  if (type == "SIGMOID") return (product * p[0] + p[1]).tanh();
-  if (type == "LINEAR") return product;
-  const Tensor far = (x * x).sum(1, true) + (vectors * vectors).sum(1) - product * 2;
-  return (far * -p[0]).exp();
-}
-
-Values svm_regressor(NodeContext& c) {
-  const Tensor x = as_floats(c, 0), weights = floats_tensor(c, c.attr_floats("coefficients"));
-  const int64_t supports = c.attr("n_supports", int64_t{0});
-  const std::vector<double> rho = c.attr_floats("rho", {0});
-  const Tensor k = supports > 0
-                       ? kernel(c, x, floats_tensor(c, c.attr_floats("support_vectors")).reshape(Shape{supports, -1}))
-                       : kernel(c, x, weights.reshape(Shape{1, -1}));
-  Tensor out = (supports > 0 ? k.dot(weights.unsqueeze(1)) : k) + rho.at(0);
-  if (c.flag("one_class")) out = out.gt(Tensor(0.0)).where(Tensor(1.0), Tensor(-1.0));
-  return {post_transformed(c, out).cast(dtypes::float32)};
-}
-
 const OperatorRow kRows[] = {
     {"ai.onnx.ml", "ArrayFeatureExtractor", 1, array_feature_extractor},
     {"ai.onnx.ml", "Binarizer", 1, binarizer},
@@ -260,7 +235,6 @@ const OperatorRow kRows[] = {
     {"ai.onnx.ml", "CategoryMapper", 1, category_mapper},
     {"ai.onnx.ml", "LinearRegressor", 1, linear_regressor},
     {"ai.onnx.ml", "LinearClassifier", 1, linear_classifier},
-    {"ai.onnx.ml", "SVMRegressor", 1, svm_regressor},
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 /// \file Operators that draw random numbers.
 #include <algorithm>
+#include <cmath>
+#include <random>
 
 #include "tinygrad/onnx/op_helpers.h"
 #include "tinygrad/onnx/operators.h"
@@ -44,9 +46,48 @@ Values multinomial(NodeContext& c) {
   return {weights.multinomial(c.attr("sample_size", int64_t{1}), true).cast(d)};
 }
 
+/// Returns the numbers from 0 to 1 that the standard's reference draws for a seed: those of NumPy's RandomState, which
+/// makes one of two words of a Mersenne Twister.
+std::vector<double> reference_numbers(int64_t seed, size_t count) {
+  std::mt19937 words(static_cast<uint32_t>(seed));
+  std::vector<double> out(count);
+  for (double& v : out) {
+    const auto high = static_cast<double>(words() >> 5), low = static_cast<double>(words() >> 6);
+    v = std::ldexp(high, -27) + std::ldexp(low, -53);
+  }
+  return out;
+}
+
+/// Draws which elements stay. With a seed they are the same in every call, and those of the standard's reference.
+Tensor kept(const NodeContext& c, const Shape& shape, double ratio) {
+  const std::optional<int64_t> seed = c.optional_int("seed");
+  if (!seed) return Tensor::rand(shape, {.device = c.device()}).ge(Tensor(ratio));
+  int64_t count = 1;
+  for (const SInt& n : shape) {
+    constexpr int64_t kMost = 1 << 28;
+    c.check(n.value() == 0 || count <= kMost / n.value(), "got shape ", shape, " for a seed, expected at most ", kMost,
+            " elements");
+    count *= n.value();
+  }
+  std::vector<uint8_t> out;
+  for (const double v : reference_numbers(*seed, static_cast<size_t>(count))) out.push_back(v >= ratio);
+  return Tensor::from(out, shape, {.device = c.device()}).cast(dtypes::bool_);
+}
+
+Values dropout(NodeContext& c) {
+  const Tensor x = c.tensor(0);
+  const bool training = c.opset() >= 12 ? c.has(2) && c.integer(2) != 0 : c.opset() < 7 && !c.flag("is_test");
+  const double ratio = c.opset() >= 12 ? c.number_or(1, 0.5) : c.attr("ratio", 0.5);
+  const DType mask_type = c.opset() >= 10 ? dtypes::bool_ : x.dtype();
+  if (!training || ratio == 0) return {x, Tensor::ones(x.shape(), {.dtype = mask_type, .device = c.device()})};
+  const Tensor keep = kept(c, x.shape(), ratio);
+  return {keep.where(x / (1 - ratio), x.zeros_like()), keep.cast(mask_type)};
+}
+
 const OperatorRow kRows[] = {
     {"", "RandomNormal", 1, normal},       {"", "RandomNormalLike", 1, normal}, {"", "RandomUniform", 1, uniform},
     {"", "RandomUniformLike", 1, uniform}, {"", "Bernoulli", 15, bernoulli},    {"", "Multinomial", 7, multinomial},
+    {"", "Dropout", 1, dropout},
 };
 
 }  // namespace

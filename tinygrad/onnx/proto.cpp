@@ -145,11 +145,12 @@ void parse_tensor_type(Message m, TypeInfo& t) {
 
 TypeInfo parse_type(Message m, int depth);
 
-/// Reads the type in field `tag` of a sequence, optional or map.
-std::shared_ptr<const TypeInfo> parse_inner_type(Message m, uint32_t tag, int depth) {
+/// Reads the type in field `tag` of a sequence, optional or map, and the type of a map's keys.
+std::shared_ptr<const TypeInfo> parse_inner_type(Message m, uint32_t tag, int depth, ElemType& keys) {
   auto out = std::make_shared<TypeInfo>();
   while (m.next()) {
     if (m.tag() == tag) *out = parse_type(m.message(), depth + 1);
+    else if (m.tag() == 1) keys = static_cast<ElemType>(m.integer());
     else m.skip();
   }
   return out;
@@ -162,7 +163,7 @@ TypeInfo parse_type(Message m, int depth) {
   while (m.next()) {
     const auto inner = [&](TypeInfo::Kind kind, uint32_t tag) {
       t.kind = kind;
-      t.inner = parse_inner_type(m.message(), tag, depth);
+      t.inner = parse_inner_type(m.message(), tag, depth, t.elem);
     };
     switch (m.tag()) {
       case 1:

@@ -71,7 +71,8 @@ struct Dimension {
   std::optional<int64_t> value;
   std::string_view name;
 };
-/// What is said of the type of a value. Sequences and optionals have one element type.
+/// What is said of the type of a value. Sequences and optionals have one element type; `elem` of a map is that of its
+/// keys.
 struct TypeInfo {
   enum Kind : uint8_t { kNone, kTensor, kSequence, kOptional, kMap, kSparse, kOpaque } kind = kNone;
   ElemType elem = ElemType::kUndefined;

@@ -46,7 +46,7 @@ void print_node(size_t number, const Node& n, const Values& inputs, const Values
     std::string out;
     for (const Value& v : values)
       out += (out.empty() ? "" : ", ") +
-             (v.is_none() || v.sequence() ? v.kind() : str(elem_name(v.elem()), v.shape(), v.host() ? "*" : ""));
+             (v.has_shape() ? str(elem_name(v.elem()), v.shape(), v.host() ? "*" : "") : v.kind());
     return out;
   };
   std::cout << number << ": " << (n.domain.empty() ? "" : str(n.domain, ".")) << n.op << " \"" << n.name << "\" ("

@@ -119,7 +119,7 @@ def _has_ml_dtypes() -> bool:
 class OnnxRunner:
   """A model of an ONNX file: a path, bytes, a binary stream, or a tensor of bytes. It is called with a dictionary of
   tensors, NumPy arrays, numbers or lists by name and returns one of tensors, which nothing computes yet; sequences are
-  lists, texts arrays of objects.
+  lists, maps dictionaries, texts arrays of objects.
 
   device: where the constants are. dtype: float16 or bfloat16, what float32 values become. trainable: each constant
   stays a tensor of its own, see parameters()."""
@@ -170,7 +170,7 @@ class OnnxRunner:
 
   def _given(self, name: str, value: Any) -> Any:
     spec = self.graph_inputs.get(name)
-    if value is None or isinstance(value, Tensor): return value
+    if value is None or isinstance(value, (Tensor, dict)): return value
     if type(value).__name__ == "TensorProto": value = _from_proto(value)
     if spec is not None and spec.is_sequence and isinstance(value, (list, tuple)):
       return [self._given("", v) for v in value]
@@ -182,7 +182,7 @@ class OnnxRunner:
 
   def _result(self, value: Any, arrays: bool) -> Any:
     if isinstance(value, list): return [self._result(v, arrays) for v in value]
-    if value is None: return None
+    if value is None or isinstance(value, dict): return value
     first, second = value
     if isinstance(first, Tensor):
       return _to_array(first, second) if arrays and second in _ML_DTYPES and _has_ml_dtypes() else first
