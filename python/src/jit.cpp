@@ -82,6 +82,7 @@ void bind_jit(nb::module_& m) {
       .def_prop_ro(
           "kernel_names",
           [](const JitCore& c) { return c.captured() ? c.replay()->kernel_names() : std::vector<std::string>(); })
+      .def_prop_ro("input_patterns", [](const JitCore& c) { return wrap_all(c.input_patterns()); })
       .def_prop_ro("planned_bytes", [](const JitCore& c) { return c.captured() ? c.replay()->planned_bytes() : 0; });
   tensor_detail::set_jit_collector([] {
     nb::gil_scoped_acquire gil;

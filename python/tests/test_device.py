@@ -1,7 +1,8 @@
 """Devices and raw buffers."""
 import subprocess, sys, os, pickle
+import numpy as np
 import pytest
-from tinygrad_cpp import Context, Device, Tensor, dtypes
+from tinygrad_cpp import Context, Device, FormatError, Tensor, dtypes
 from tinygrad_cpp.device import Buffer, BufferSpec, Compiler, canonicalize_device, enumerate_devices_str
 from tinygrad_cpp.helpers import mv_address
 
@@ -11,6 +12,7 @@ def test_names():
   assert Device.canonicalize("cpu:0") == "CPU" and Device.canonicalize("cl:1") == "CL:1" and Device.canonicalize(
       "disk:/a/B") == "DISK:/a/B"
   assert Device.canonicalize("llvm") == "CPU" and Device.canonicalize("PYTHON") == "INTERP"
+  assert Device.canonicalize("NPY") == "CPU" and Tensor(np.ones(3), device="NPY").device == "CPU"
   assert canonicalize_device(["CPU:0", "CPU:1"]) == ("CPU", "CPU:1") and canonicalize_device(("cpu",)) == "CPU"
   assert Device["CPU:0"] is Device["CPU"] and Device["CPU:1"].device_id == 1
   with pytest.raises(ModuleNotFoundError): Device["TYPO"]
@@ -69,3 +71,18 @@ def test_deprecated_environment():
   r = subprocess.run([sys.executable, "-c", "from tinygrad_cpp import Device; Device.DEFAULT"], env=env,
                      capture_output=True)
   assert r.returncode != 0 and b"deprecated" in r.stderr
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="it needs memory between processes as files")
+def test_shared_memory_grows_to_what_it_is_to_hold(tmp_path):
+  name = f"/dev/shm/tinygrad_cpp_test_{os.getpid()}"
+  try:
+    with open(name, "wb") as f: f.write(bytes([7] * 8))
+    t = Tensor.empty(4, 4, dtype=dtypes.float32, device=f"disk:{name}")
+    t[1].flatten().assign(np.arange(4, dtype=np.float32).tobytes())
+    assert t[1].tolist() == [0, 1, 2, 3] and os.stat(name).st_size == 64
+    assert list(open(name, "rb").read(8)) == [7] * 8
+  finally: os.unlink(name)
+  (tmp_path / "short").write_bytes(bytes(8))  # another file has been cut off
+  with pytest.raises(FormatError, match="of 8 bytes, expected 64"):
+    Tensor.empty(4, 4, device=f"disk:{tmp_path / 'short'}").tolist()

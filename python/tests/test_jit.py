@@ -1,11 +1,12 @@
 """TinyJit and function: what replays give, where they refuse, and what traced functions are."""
 import gc
+import pickle
 import types
 
 import numpy as np
 import pytest
 
-from tinygrad_cpp import Context, GradientError, JitError, Tensor, TinyJit, UOp, Variable, function, nn
+from tinygrad_cpp import Context, GradientError, JitError, Tensor, TinyJit, UOp, Variable, dtypes, function, nn
 from tinygrad_cpp.uop.ops import KernelInfo, Ops
 
 
@@ -594,3 +595,71 @@ def test_objects_in_the_place_of_others_are_seen():
     expect(15)
     model = Model()
     expect(6)
+
+
+def test_decorator_with_options():
+    w = Tensor([1.0, 2.0]).contiguous().realize()
+
+    @TinyJit(prune=True)
+    def f(x):
+        return (w * 2).contiguous() + x
+    for i in range(3):
+        assert f(Tensor([i, i])).tolist() == [2 + i, 4 + i]
+    assert len(f.captured.linear.src) == 1 and f.prune
+
+
+def test_first_call_inside_is_a_part_of_the_capture():
+    def step(x):
+        inner = TinyJit(lambda y: (y * 2).realize())
+        return inner(x) + 1
+    outer = TinyJit(step)
+    for i in range(4):
+        assert outer(Tensor([i])).tolist() == [2 * i + 1]
+
+    def twice(x):
+        inner = TinyJit(lambda y: (y * 2).realize())
+        return inner(inner(x))
+    outer = TinyJit(twice)
+    assert outer(Tensor([1])).tolist() == [4]
+    with pytest.raises(JitError, match="having TinyJit inside another TinyJit is not supported"):
+        outer(Tensor([1]))
+
+
+def test_what_a_capture_says_of_its_arguments():
+    f = TinyJit(lambda a, *more, scale: (a * scale + more[0]).realize())
+    for i in range(3):
+        f(Tensor([[i, 1.0]]).realize(), Tensor([2, 3]).realize(), scale=Tensor([2.0]).realize())
+    for captured in (f.captured, pickle.loads(pickle.dumps(f)).captured):
+        assert captured.expected_names == [0, 1, "scale"]
+        assert [(v.shape, names, d, device) for v, names, d, device in captured.expected_input_info] == [
+            ((1, 2), (), dtypes.float32, "CPU"), ((2,), (), dtypes.int32, "CPU"), ((1,), (), dtypes.float32, "CPU")]
+
+
+def test_what_a_capture_launches():
+    f = TinyJit(lambda x: ((x + 1).contiguous().sum() * 2).realize())
+    for i in range(3):
+        f(Tensor([i, 1.0]).realize())
+    linear = f.captured.linear
+    programs = [u for u in linear.toposort(gate=lambda u: u.op is not Ops.PROGRAM) if u.op is Ops.PROGRAM]
+    calls = [u for u in linear.toposort() if u.op is Ops.CALL]
+    assert [c.src[0] for c in calls] == programs and tuple(calls) == linear.src
+    _, _, source, _ = programs[0].src
+    assert programs[0].arg.name and source.op is Ops.SOURCE and source not in linear.toposort(lambda u: u.op is not Ops.PROGRAM)
+
+
+@pytest.mark.parametrize("move", [lambda x: x.to_("CPU:1"), lambda x: x.shard_(("CPU:0", "CPU:1"), axis=0)],
+                         ids=["to_", "shard_"])
+def test_arguments_that_are_moved_inside(move):
+    weight = Tensor([[1.0, 2.0]])
+    move_weight = weight.to("CPU:1") if move.__code__.co_names == ("to_",) else weight.to(("CPU:0", "CPU:1"))
+    move_weight = move_weight.contiguous().realize()
+
+    def step(x):
+        move(x)
+        return (x * move_weight).sum().realize()
+    f = TinyJit(step)
+    for i in range(5):
+        x = Tensor([[i, 1.0], [2.0, 3.0]]).realize()
+        assert f(x).item() == i + 2 + 2 + 6
+        assert x.tolist() == [[i, 1.0], [2.0, 3.0]]
+        assert i == 0 or x.device == "CPU"  # a replay moves the values, not the argument

@@ -12,7 +12,8 @@ from .helpers import colored, diskcache_get, diskcache_put, getenv, size_to_str
 
 ALL_DEVICES = [name for name in _core.device_kinds() if name != "DISK"]
 # Names of older versions and of other runtimes for what we have.
-_OTHER_NAMES = {"CLANG": "CPU", "LLVM": "CPU", "PYTHON": "INTERP", "NV": "CUDA", "HIP": "AMD", "OPENCL": "CL"}
+_OTHER_NAMES = {"CLANG": "CPU", "LLVM": "CPU", "NPY": "CPU", "PYTHON": "INTERP", "NV": "CUDA", "HIP": "AMD",
+                "OPENCL": "CL"}
 
 
 CompileError = _core.CompileError

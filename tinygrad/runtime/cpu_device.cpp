@@ -93,7 +93,7 @@ DeviceKind cpu_kind() {
           .open = [](const std::string& name) { return std::make_unique<CpuDevice>(name); },
           .describe = describe_cpu,
           .install = "apt install clang",
-          .aliases = {"CLANG", "LLVM"},
+          .aliases = {"CLANG", "LLVM", "NPY"},
           .order = 0,
           .has_settings = true};
 }

@@ -1,5 +1,5 @@
 /// \file The DISK device: a file as a buffer, mapped into memory. An existing file is opened for reading and upgraded
-/// at the first write; a missing one is created in the size of the buffer.
+/// at the first write; a missing or empty one gets the size of the buffer, as does shared memory that is smaller.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -43,11 +43,11 @@ class DiskAllocator final : public Allocator {
       TG_CHECK(FileError, fstat(existing.get(), &info) == 0, "[disk] cannot examine ", path_, ": ",
                std::strerror(errno));
       TG_CHECK(FileError, S_ISREG(info.st_mode), "[disk] got ", path_, ", which is no regular file");
-      if (info.st_size == 0 && bytes > 0) {  // created for us to fill
-        FileDescriptor empty(open(path_.c_str(), O_RDWR | O_CLOEXEC));
-        TG_CHECK(FileError, empty.get() >= 0 && ftruncate(empty.get(), static_cast<off_t>(bytes)) == 0,
+      if (static_cast<uint64_t>(info.st_size) < bytes && (info.st_size == 0 || is_shared_memory())) {
+        FileDescriptor small(open(path_.c_str(), O_RDWR | O_CLOEXEC));
+        TG_CHECK(FileError, small.get() >= 0 && ftruncate(small.get(), static_cast<off_t>(bytes)) == 0,
                  "[disk] cannot give ", path_, " ", bytes, " bytes: ", std::strerror(errno));
-        return map(empty.get(), bytes, /*writable=*/true);
+        return map(small.get(), bytes, /*writable=*/true);
       }
       TG_CHECK(FormatError, static_cast<uint64_t>(info.st_size) >= bytes, "[disk] got ", path_, " of ", info.st_size,
                " bytes, expected ", bytes);
@@ -97,6 +97,10 @@ class DiskAllocator final : public Allocator {
   void* host_pointer(void* block) const override { return block; }
 
  private:
+  /// Whether the file is memory between processes, which grows to what it is to hold: another file that is too small
+  /// has been cut off.
+  bool is_shared_memory() const { return path_.starts_with("/dev/shm/"); }
+
   struct Mapping {
     size_t bytes;
     bool writable;

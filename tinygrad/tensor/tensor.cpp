@@ -13,6 +13,7 @@
 #include "tinygrad/tensor/ops/index_range.h"
 #include "tinygrad/tensor/state/effects.h"
 #include "tinygrad/tensor/state/history.h"
+#include "tinygrad/tensor/state/moved_handles.h"
 #include "tinygrad/tensor/state/stored_view.h"
 #include "tinygrad/uop/buffer_flags.h"
 
@@ -284,7 +285,7 @@ Tensor Tensor::clone(const std::string& device) const {
 const Tensor& Tensor::to_(const std::string& device) const {
   OpScope s;
   Tensor moved = to(device);
-  reassign(*impl_, moved.uop());
+  move_handle(*impl_, moved.uop());
   if (impl_->grad) impl_->grad = Tensor(impl_->grad).to(device).impl_;
   return *this;
 }

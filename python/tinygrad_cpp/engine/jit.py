@@ -297,25 +297,60 @@ def _unspelled(x):
   return (list if kind == "list" else tuple)(_unspelled(v) for v in items)
 
 
+class _Node:
+  """A step of what was recorded: compared by identity, as nodes are."""
+
+  def __init__(self, op, src=(), arg=None): self.op, self.src, self.arg = op, src, arg
+
+  def __repr__(self): return f"{self.op}({self.arg!r}, {len(self.src)} sources)"
+
+  def toposort(self, gate=None) -> dict:
+    """The nodes it leads to, sources first; of those that `gate` refuses the sources are left out."""
+    out: dict = {}
+    pending = [(self, False)]
+    while pending:
+      node, done = pending.pop()
+      if node in out: continue
+      if done or (gate is not None and not gate(node)):
+        out[node] = None
+        continue
+      pending.append((node, True))
+      pending.extend((s, False) for s in reversed(node.src))
+    return out
+
+
+def _call_node(name: str) -> _Node:
+  """A launch: what it runs is its first source. A kernel has its name; its own sources stand in the places of tinygrad's,
+  but the text, the third, is empty: programs that have been compiled do not keep it."""
+  if name == "copy": return _Node(Ops.CALL, (_Node(Ops.COPY, (), types.SimpleNamespace(name=name)),))
+  parts = (_Node(Ops.SINK), _Node(Ops.LINEAR), _Node(Ops.SOURCE, (), ""), _Node(Ops.BINARY))
+  return _Node(Ops.CALL, (_Node(Ops.PROGRAM, parts, types.SimpleNamespace(name=name)),))
+
+
 class CapturedJit:
   """What was recorded."""
 
   def __init__(self, core, names, shape=None):
-    self._core, self.expected_names, self._shape = core, names, shape
+    self._core, self._names, self._shape = core, names, shape
 
   def __reduce__(self):
-    return _unpickle_captured, (self._core.dump(), self.expected_names, self._shape)
+    return _unpickle_captured, (self._core.dump(), self._names, self._shape)
 
   @property
-  def linear(self):
+  def expected_names(self) -> list:
+    """The arguments that are tensors: places of positional ones, names of the others."""
+    names = [n.removeprefix("argument ") for n in self._names if "[" not in n]
+    return [int(n) if n.isdecimal() else n for n in names]
+
+  @property
+  def expected_input_info(self) -> list:
+    """(view, variables, type, device) of each tensor it is called with: the shape is that of the view."""
+    return [(view, tuple(view.variables()), view.dtype, view.device) for view in self._core.input_patterns]
+
+  @property
+  def linear(self) -> _Node:
     """The list of launches: `src`, each with what it runs as its first source."""
-    calls = []
-    for name in self._core.kernel_names:
-      op = Ops.COPY if name == "copy" else Ops.PROGRAM
-      calls.append(types.SimpleNamespace(op=Ops.CALL,
-                                         src=(types.SimpleNamespace(op=op, arg=types.SimpleNamespace(name=name),
-                                                                    src=()),), arg=None))
-    return types.SimpleNamespace(op=Ops.LINEAR, src=tuple(calls))
+    return _Node(Ops.LINEAR, tuple(map(_call_node, self._core.kernel_names)))
 
   def free_intermediates(self):
     self._core.free_intermediates()
@@ -330,12 +365,15 @@ def _unpickle_jit(captured, prune):
 
 
 class TinyJit:
-  """`TinyJit(f)` or `@TinyJit`: the first call runs f, the second records what it runs, later ones replay the record
-  with other tensors and bound variables. `prune`: kernels that depend on no argument and nothing that is written run
-  once, at capture. On methods every instance has a record of its own."""
+  """`TinyJit(f)`, `@TinyJit` or `@TinyJit(prune=True)`: the first call runs f, the second records what it runs, later
+  ones replay the record with other tensors and bound variables. `prune`: kernels that depend on no argument and nothing
+  that is written run once, at capture. On methods every instance has a record of its own."""
+
+  def __new__(cls, fxn=None, captured=None, prune: bool = False):
+    if fxn is None and captured is None: return lambda f: cls(f, prune=prune)
+    return super().__new__(cls)
 
   def __init__(self, fxn=None, captured=None, prune: bool = False):
-    assert fxn is not None or captured is not None, "need either a function or a CapturedJit"
     if fxn is not None and not callable(fxn):
       raise TypeError(f"[TinyJit] got an object of type {type(fxn).__name__}, expected a function: write TinyJit(f), "
                       f"not TinyJit(f(x))")
@@ -346,7 +384,7 @@ class TinyJit:
     self._objects, self._places = _Objects(), _Places()
     self._shapes: dict[int, object] = {}  # results without their tensors, by capture
     if fxn is None:
-      self.cnt, self._shape, self._names = 2, captured._shape, captured.expected_names
+      self.cnt, self._shape, self._names = 2, captured._shape, captured._names
     if fxn is not None:
       functools.update_wrapper(self, fxn, updated=())
 
@@ -386,9 +424,7 @@ class TinyJit:
     return functools.partial(jit.__call__, obj)
 
   def __call__(self, *args, **kwargs):
-    if _core._jit_capturing():
-      raise JitError(f"having TinyJit inside another TinyJit is not supported: {self._name} is called by a function "
-                     f"that is being captured")
+    if _core._jit_capturing(): return self._call_inside(args, kwargs)
     given = _Arguments(args, kwargs, self._objects)
     tensors, names, variables, constants = given.tensors, given.names, given.variables, given.constants
     if self._core.captured and len(tensors) < len(self._names):
@@ -423,6 +459,14 @@ class TinyJit:
       if len(out) == len(_tensors_of(ret, False)) and isinstance(ret, (Tensor, tuple, list, dict)):
         return _filled(self._shape, iter(out))
     return ret
+
+  def _call_inside(self, args, kwargs):
+    """Runs the function as a part of the one that is being captured, which a first call is: it records nothing."""
+    if self.cnt > 0 or self.fxn is None:
+      raise JitError(f"having TinyJit inside another TinyJit is not supported: {self._name} is called by a function "
+                     f"that is being captured")
+    self.cnt += 1
+    return self.fxn(*args, **kwargs)
 
   def _name_missing_tensor(self, args, kwargs, names):
     for key, x in [*enumerate(args), *kwargs.items()]:

@@ -65,6 +65,8 @@ class JitCore {
   const std::string& name() const { return name_; }
   /// Of the tensors it was captured with, in order.
   const std::vector<std::string>& input_names() const;
+  /// Of the same tensors: a PARAM of shape, type and device, or the view of one.
+  const std::vector<UOpRef>& input_patterns() const;
   /// Everything but the contents of `memory`, as bytes. Memory that tensors of `state` hold is left out: they are given
   /// to read() again. See io/jit_file.h. JitError
   /// for a function that is not captured, or holds what cannot be stored.

@@ -341,4 +341,9 @@ const std::vector<std::string>& JitCore::input_names() const {
   return state_ ? state_->names : none;
 }
 
+const std::vector<UOpRef>& JitCore::input_patterns() const {
+  static const std::vector<UOpRef> none;
+  return state_ ? state_->patterns : none;
+}
+
 }  // namespace tg

@@ -18,6 +18,7 @@
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/multi/lower_multi.h"
 #include "tinygrad/tensor/node_ops.h"
+#include "tinygrad/tensor/state/moved_handles.h"
 #include "tinygrad/tensor/state/spare_gradients.h"
 #include "tinygrad/uop/buffer_flags.h"
 #include "tinygrad/uop/owner.h"
@@ -239,8 +240,10 @@ void JitCore::Capture::record() {
   Recording recording(&plan_.runs, &state_->draws, &training_);
   {
     const DecisionScope decisions(*core_.decisions_);
+    const MovedHandles moved;
     out_ = body_.run();
     decisions.check_all_taken();
+    moved.put_back(arguments_, out_);
   }
   for (auto& [owner, problem] : recording.checks)
     if (const std::string text = problem(); !text.empty()) throw JitError(str("[jit] ", core_.name_, " ", text));

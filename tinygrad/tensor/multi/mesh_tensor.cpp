@@ -12,6 +12,7 @@
 #include "tinygrad/tensor/impl.h"
 #include "tinygrad/tensor/multi/lower_multi.h"
 #include "tinygrad/tensor/multi/world_shards.h"
+#include "tinygrad/tensor/state/moved_handles.h"
 #include "tinygrad/tensor/state/stored_view.h"
 
 namespace tg {
@@ -126,7 +127,7 @@ Tensor Tensor::shard(const Mesh& mesh, const std::vector<std::string>& spec) con
 const Tensor& Tensor::shard_(const Mesh& mesh, const std::vector<std::string>& spec) const {
   OpScope s;
   const Tensor t = shard(mesh, spec);
-  reassign(*impl_, t.uop());
+  move_handle(*impl_, t.uop());
   impl_->grad = t.impl_->grad;
   return *this;
 }

@@ -6,6 +6,7 @@
 #include "tinygrad/tensor/multi/lower_multi.h"
 #include "tinygrad/tensor/node_ops.h"
 #include "tinygrad/tensor/state/effects.h"
+#include "tinygrad/tensor/state/moved_handles.h"
 #include "tinygrad/tensor/state/stored_view.h"
 
 namespace tg {
@@ -76,7 +77,7 @@ Tensor Tensor::shard(const std::vector<std::string>& devices, std::optional<int>
 const Tensor& Tensor::shard_(const std::vector<std::string>& devices, std::optional<int> axis) const {
   OpScope s;
   const Tensor t = shard(devices, axis);
-  reassign(*impl_, t.uop());
+  move_handle(*impl_, t.uop());
   impl_->grad = t.impl_->grad;
   return *this;
 }
