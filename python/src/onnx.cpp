@@ -38,9 +38,9 @@ Value value_from(nb::handle h) {
     return s;
   }
   const auto [shape, texts] = nb::cast<std::pair<std::vector<int64_t>, nb::list>>(h);
-  onnx::StringArray out{shape, {}};
-  for (const nb::handle item : texts) out.texts.push_back(text_from(item));
-  return out;
+  std::vector<std::string> out;
+  for (const nb::handle item : texts) out.push_back(text_from(item));
+  return onnx::StringArray::of(shape, std::move(out));
 }
 
 /// The same the other way: a tensor comes with the name of its element type.

@@ -38,10 +38,10 @@ Value labels_of(const NodeContext& c, const Tensor& numbers, const char* ints, c
     if (labels.empty()) return numbers.cast(dtypes::int64);
     return Tensor::from(labels, {.device = c.device()})[numbers.cast(dtypes::int64)];
   }
-  const HostRef h = Run::read_data(numbers);
-  StringArray out{h->shape, {}};
-  for (size_t i = 0; i < h->count(); i++) out.texts.push_back(words.at(static_cast<size_t>(h->number(i))));
-  return out;
+  const HostRef h = c.run().read_data(numbers);
+  std::vector<std::string> out;
+  for (size_t i = 0; i < h->count(); i++) out.push_back(words.at(static_cast<size_t>(h->number(i))));
+  return StringArray::of(h->shape, std::move(out));
 }
 
 }  // namespace tg::onnx

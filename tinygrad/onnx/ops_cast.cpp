@@ -20,13 +20,13 @@ std::string number_text(double v, DType d) {
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
 }
 
-StringArray texts_of(const HostArray& h) {
-  StringArray out{h.shape, {}};
+StringRef texts_of(const HostArray& h) {
+  std::vector<std::string> out;
   for (size_t i = 0; i < h.count(); i++)
-    out.texts.push_back(h.dtype.is_float()  ? number_text(h.floats[i], h.dtype)
-                        : h.dtype.is_bool() ? (h.number(i) != 0 ? "True" : "False")
-                                            : std::to_string(h.ints[i].value.value()));
-  return out;
+    out.push_back(h.dtype.is_float()  ? number_text(h.floats[i], h.dtype)
+                  : h.dtype.is_bool() ? (h.number(i) != 0 ? "True" : "False")
+                                      : std::to_string(h.ints[i].value.value()));
+  return StringArray::of(h.shape, std::move(out));
 }
 
 /// Parses a number as XML Schema writes it: also INF and NaN.
@@ -43,13 +43,13 @@ double parsed(const std::string& text) {
 }
 
 Value parsed_texts(const StringArray& s, DType d) {
-  auto out = std::make_shared<HostArray>(d, s.shape);
+  HostElements out;
   for (const std::string& text : s.texts) {
     const double v = parsed(text);
-    if (d.is_float()) out->floats.push_back(truncate_float(v, d));
-    else out->ints.emplace_back(whole(v));
+    if (d.is_float()) out.floats.push_back(truncate_float(v, d));
+    else out.ints.emplace_back(whole(v));
   }
-  return HostRef(out);
+  return HostArray::of(d, s.shape, std::move(out));
 }
 
 Value converted(const NodeContext& c, const Value& v, ElemType to) {

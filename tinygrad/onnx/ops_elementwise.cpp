@@ -86,10 +86,9 @@ Values where(NodeContext& c) {
     c.check(s.has_value(), "got inputs that do not broadcast");
     const auto i = broadcast_positions(a.shape, *s), j = broadcast_positions(b.shape, *s),
                k = broadcast_positions(condition->shape, *s);
-    StringArray out{*s, {}};
-    for (size_t n = 0; n < i.size(); n++)
-      out.texts.push_back(condition->number(k[n]) != 0 ? a.texts[i[n]] : b.texts[j[n]]);
-    return {out};
+    std::vector<std::string> out;
+    for (size_t n = 0; n < i.size(); n++) out.push_back(condition->number(k[n]) != 0 ? a.texts[i[n]] : b.texts[j[n]]);
+    return {StringArray::of(*s, std::move(out))};
   }
   return {moved(c.value(1), c.tensor(0).where(c.tensor(1), c.tensor(2)))};
 }
@@ -100,9 +99,9 @@ Values equal(NodeContext& c) {
   const std::optional<std::vector<int64_t>> s = broadcast_shape(a.shape, b.shape);
   c.check(s.has_value(), "got shapes that do not broadcast");
   const auto i = broadcast_positions(a.shape, *s), j = broadcast_positions(b.shape, *s);
-  auto out = std::make_shared<HostArray>(dtypes::bool_, *s);
-  for (size_t n = 0; n < i.size(); n++) out->ints.emplace_back(int64_t{a.texts[i[n]] == b.texts[j[n]]});
-  return {Value(HostRef(out))};
+  std::vector<HostInt> out;
+  for (size_t n = 0; n < i.size(); n++) out.emplace_back(int64_t{a.texts[i[n]] == b.texts[j[n]]});
+  return {HostArray::of(dtypes::bool_, *s, {std::move(out), {}})};
 }
 
 /// Computes a function of 16-bit floats in float32, so that it is rounded once.

@@ -28,21 +28,29 @@ HostRef host_gather(const HostArray& row, const HostArray& index) {
   return host_take(row, at, index.shape);
 }
 
+/// Refuses an input of indices that are no integers.
+void check_index(const NodeContext& c, size_t i) {
+  const Value& v = c.value(i);
+  const std::optional<DType> d = v.strings() ? std::nullopt : storage_dtype(v.elem());
+  c.check(d && d->is_int(), "input ", i, " has elements of type ", elem_name(v.elem()), ", expected integers");
+}
+
 Values gather(NodeContext& c) {
   const Value& v = c.value(0);
   const Shape s = v.shape();
+  check_index(c, 1);
   const int axis = normal_axis(c.attr("axis", int64_t{0}), static_cast<int64_t>(s.size()));
   const HostArray* index = c.known(1);
   if (const HostArray* row = v.host(); row && s.size() == 1 && index && !index->symbolic())
     return {host_gather(*row, *index)};
   if (const StringArray* texts = v.strings(); texts && s.size() == 1) {
     const HostRef at = c.host(1);
-    StringArray out{at->shape, {}};
+    std::vector<std::string> out;
     for (size_t i = 0; i < at->count(); i++) {
       const auto k = static_cast<int64_t>(at->number(i));
-      out.texts.push_back(texts->texts.at(static_cast<size_t>(k < 0 ? k + s[0].value() : k)));
+      out.push_back(texts->texts.at(static_cast<size_t>(k < 0 ? k + s[0].value() : k)));
     }
-    return {out};
+    return {StringArray::of(at->shape, std::move(out))};
   }
   const Tensor x = c.tensor(0);
   if (index && index->count() == 1 && !index->symbolic()) {  // a view
@@ -193,7 +201,7 @@ Values unique(NodeContext& c) {
   const int axis = named ? normal_axis(*named, x.ndim()) : 0;
   const Tensor rows = named ? x.permute(moved_axis(x.ndim(), axis, 0)) : x.reshape(Shape{-1});
   const int64_t n = rows.shape(0), each = n ? rows.numel() / n : 0;
-  const HostRef h = Run::read_data(rows);
+  const HostRef h = c.run().read_data(rows);
   std::map<std::vector<double>, size_t> numbers;  // of each different slice
   std::vector<int64_t> first, count, inverse;
   std::vector<const std::vector<double>*> keys;

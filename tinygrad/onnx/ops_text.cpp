@@ -41,16 +41,17 @@ Values normalize(NodeContext& c) {
   const bool sensitive = c.flag("is_case_sensitive");
   std::set<std::string> stops;
   for (const std::string& w : c.attr_strings("stopwords")) stops.insert(sensitive ? w : lower(w));
-  StringArray out{x.shape, {}};
+  std::vector<std::string> out;
+  std::vector<int64_t> shape = x.shape;
   c.check(x.shape.size() == 1 || (x.shape.size() == 2 && x.shape[0] == 1), "got ", x.shape.size(),
           " axes, expected (n,) or (1, n)");
   for (const std::string& text : x.texts) {
     if (stops.contains(sensitive ? text : lower(text))) continue;
-    out.texts.push_back(change == "LOWER" ? lower(text) : change == "UPPER" ? upper(text) : text);
+    out.push_back(change == "LOWER" ? lower(text) : change == "UPPER" ? upper(text) : text);
   }
-  if (out.texts.empty()) out.texts.emplace_back();
-  out.shape.back() = static_cast<int64_t>(out.texts.size());
-  return {out};
+  if (out.empty()) out.emplace_back();
+  shape.back() = static_cast<int64_t>(out.size());
+  return {StringArray::of(std::move(shape), std::move(out))};
 }
 
 Values concat(NodeContext& c) {
@@ -58,9 +59,9 @@ Values concat(NodeContext& c) {
   const std::optional<std::vector<int64_t>> s = broadcast_shape(a.shape, b.shape);
   c.check(s.has_value(), "got shapes that do not broadcast");
   const std::vector<size_t> i = broadcast_positions(a.shape, *s), j = broadcast_positions(b.shape, *s);
-  StringArray out{*s, {}};
-  for (size_t k = 0; k < i.size(); k++) out.texts.push_back(a.texts[i[k]] + b.texts[j[k]]);
-  return {out};
+  std::vector<std::string> out;
+  for (size_t k = 0; k < i.size(); k++) out.push_back(a.texts[i[k]] + b.texts[j[k]]);
+  return {StringArray::of(*s, std::move(out))};
 }
 
 /// Splits at a delimiter, or without one at runs of spaces, at most `most` times.
@@ -96,15 +97,17 @@ Values split(NodeContext& c) {
     all.push_back(parts_of(text, delimiter, most));
     longest = std::max(longest, all.back().size());
   }
-  StringArray out{x.shape, {}};
-  out.shape.push_back(static_cast<int64_t>(longest));
-  auto counts = std::make_shared<HostArray>(dtypes::int64, x.shape);
+  std::vector<std::string> out;
+  std::vector<int64_t> shape = x.shape;
+  shape.push_back(static_cast<int64_t>(longest));
+  std::vector<HostInt> counts;
   for (std::vector<std::string>& parts : all) {
-    counts->ints.emplace_back(static_cast<int64_t>(parts.size()));
+    counts.emplace_back(static_cast<int64_t>(parts.size()));
     parts.resize(longest);
-    out.texts.insert(out.texts.end(), parts.begin(), parts.end());
+    out.insert(out.end(), std::move_iterator(parts.begin()), std::move_iterator(parts.end()));
   }
-  return {out, Value(HostRef(counts))};
+  return {StringArray::of(std::move(shape), std::move(out)),
+          HostArray::of(dtypes::int64, x.shape, {std::move(counts), {}})};
 }
 
 /// Says for each text whether a pattern matches all of it.
@@ -123,14 +126,14 @@ Values full_match(NodeContext& c) {
   const std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> limits(
       pcre2_match_context_create(nullptr), pcre2_match_context_free);
   pcre2_set_match_limit(limits.get(), 1000000);
-  auto out = std::make_shared<HostArray>(dtypes::bool_, x.shape);
+  std::vector<HostInt> out;
   for (const std::string& text : x.texts) {
     const int found =
         pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0, data.get(), limits.get());
     TG_CHECK(ValueError, found >= 0 || found == PCRE2_ERROR_NOMATCH, "matching a text failed with error ", found);
-    out->ints.emplace_back(int64_t{found >= 0});
+    out.emplace_back(int64_t{found >= 0});
   }
-  return {Value(HostRef(out))};
+  return {HostArray::of(dtypes::bool_, x.shape, {std::move(out), {}})};
 }
 
 /// Words are numbers or texts; as keys of n-grams both are texts.
@@ -153,8 +156,12 @@ Pool pool_of(const NodeContext& c) {
   p.weights = c.attr_floats("weights", std::vector<double>(p.indexes.size(), 1));
   size_t number = 0;
   for (size_t n = 1; n <= starts.size(); n++) {
-    const auto end = n < starts.size() ? static_cast<size_t>(starts[n]) : words.size();
-    for (auto at = static_cast<size_t>(starts[n - 1]); at + n <= end && end <= words.size(); at += n)
+    const auto all = static_cast<int64_t>(words.size()), start = starts[n - 1],
+               stop = n < starts.size() ? starts[n] : all;
+    c.check(0 <= start && start <= stop && stop <= all, "ngram_counts has the bounds ", start, " and ", stop, " for ",
+            all, " words");
+    const auto end = static_cast<size_t>(stop);
+    for (auto at = static_cast<size_t>(start); at + n <= end; at += n)
       p.columns.emplace(Gram(words.begin() + static_cast<long>(at), words.begin() + static_cast<long>(at + n)),
                         number++);
   }
