@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "helpers/onnx_bytes.h"
 #include "tinygrad/base/error.h"
 #include "tinygrad/onnx/model.h"
@@ -149,6 +151,96 @@ TEST(OnnxHostile, SequencesHoldNoSequences) {
                        onnx_node("SequenceLength", {"t"}, {"y"})},
                       {}),
               ThrowsMessage<FormatError>(HasSubstr("got a sequence inside of a sequence")));
+}
+
+TEST(OnnxHostile, TextsOfARunAreCounted) {
+  std::vector<PbMessage> nodes;
+  std::vector<std::string> names{"x"};
+  for (int i = 1; i < 40; i++) names.push_back(i == 39 ? "y" : "s" + std::to_string(i));
+  for (size_t i = 1; i < names.size(); i++)
+    nodes.push_back(onnx_node("StringConcat", {names[i - 1].c_str(), names[i - 1].c_str()}, {names[i].c_str()}));
+  EXPECT_THAT(running(nodes, {}, texts_value({"a"})),
+              ThrowsMessage<FormatError>(HasSubstr("bytes on the host, expected")));
+  std::vector<std::string> words(20001);
+  for (int i = 0; i < 20000; i++) words[0] += "a ";
+  EXPECT_THAT(running({onnx_node("StringSplit", {"x"}, {"y", "n"})}, {}, texts_value(words)),
+              ThrowsMessage<FormatError>(HasSubstr("bytes on the host, expected")));
+}
+
+TEST(OnnxHostile, TablesOfARunAreCounted) {
+  const PbMessage grams =
+      onnx_node("TfIdfVectorizer", {"x"}, {"y"},
+                {test::onnx_text_attribute("mode", "TF"), onnx_attribute("min_gram_length", int64_t{1}),
+                 onnx_attribute("max_gram_length", int64_t{1}), onnx_attribute("max_skip_count", int64_t{0}),
+                 ints_attribute("ngram_counts", {0}), ints_attribute("ngram_indexes", {(1 << 24) - 1}),
+                 ints_attribute("pool_int64s", {1})});
+  const OnnxGraph g{{grams}, {}, {onnx_value("x", {100, 1}, kInt64)}, {onnx_value("y", {})}};
+  EXPECT_THAT([&] { Model::from_bytes(bytes_of(file_of(g))).run({{"x", Tensor::ones(100, 1).cast(dtypes::int64)}}); },
+              ThrowsMessage<FormatError>(HasSubstr("bytes on the host, expected")));
+  const std::vector<PbMessage> edges{int64s("b", {65535}), int64s("l", {131068}), int64s("r", {16000}),
+                                     onnx_tensor<float>("f", kFloat, {}, {0}),
+                                     onnx_tensor<float>("t", kFloat, {}, {8000})};
+  EXPECT_THAT(running({onnx_node("MelWeightMatrix", {"b", "l", "r", "f", "t"}, {"y"})}, edges),
+              ThrowsMessage<FormatError>(HasSubstr("bytes on the host, expected")));
+  const PbMessage resize = onnx_node("Resize", {"x", "", "", "s"}, {"y"},
+                                     {test::onnx_text_attribute("mode", "nearest"),
+                                      test::onnx_text_attribute("keep_aspect_ratio_policy", "not_smaller")});
+  const OnnxGraph r{{resize}, {int64s("s", {1 << 22, 1000})}, {onnx_value("x", {1, 1000})}, {onnx_value("y", {})}};
+  EXPECT_THAT([&] { Model::from_bytes(bytes_of(file_of(r))).run({{"x", Tensor::ones(1, 1000)}}); },
+              ThrowsMessage<FormatError>(HasSubstr("axis 1 of 1000 elements gets")));
+}
+
+TEST(OnnxHostile, IterationsWithoutNodesAreCounted) {
+  const PbMessage carried = OnnxGraph{
+      {},
+      {},
+      {onnx_value("i", {}, kInt64), onnx_value("c", {}, 9), onnx_value("u", {3})},
+      {onnx_value("c", {}, 9),
+       onnx_value("u", {3})}}.build();
+  const PbMessage body = OnnxGraph{
+      {onnx_node("Loop", {"n", "", "v"}, {"w"}, {onnx_attribute("body", carried)})},
+      {},
+      {onnx_value("j", {}, kInt64), onnx_value("d", {}, 9), onnx_value("v", {3})},
+      {onnx_value("d", {}, 9),
+       onnx_value("w", {3})}}.build();
+  EXPECT_THAT(running({onnx_node("Loop", {"n", "", "x"}, {"y"}, {onnx_attribute("body", body)})},
+                      {onnx_tensor<int64_t>("n", kInt64, {}, {16384})}),
+              ThrowsMessage<FormatError>(HasSubstr("is node or iteration number 524289 of a run")));
+}
+
+TEST(OnnxHostile, BodiesGiveTheStatesOfAScan) {
+  const PbMessage body = OnnxGraph{
+      {onnx_node("Identity", {"a"}, {"o"})},
+      {},
+      {onnx_value("a", {}), onnx_value("b", {}), onnx_value("c", {})},
+      {onnx_value("o", {})}}.build();
+  EXPECT_THAT(running({onnx_node("Scan", {"x", "x", "x"}, {"y"},
+                                 {onnx_attribute("body", body), onnx_attribute("num_scan_inputs", int64_t{1})})},
+                      {}),
+              ThrowsMessage<FormatError>(HasSubstr("the body gives 1 values, expected at least the 2 states")));
+}
+
+TEST(OnnxHostile, NodesDoNotReplaceInitializers) {
+  EXPECT_THAT(
+      running({onnx_node("Add", {"x", "x"}, {"a"}), onnx_node("Neg", {"a"}, {"y"})},
+              {onnx_tensor<float>("a", kFloat, {3}, {1, 2, 3})}),
+      ThrowsMessage<FormatError>(HasSubstr("gives \"a\", which another node, an input or an initializer gives")));
+}
+
+TEST(OnnxHostile, ConstantsOfTwoTypesAreNotJoined) {
+  EXPECT_THAT(running({onnx_node("Concat", {"a", "b"}, {"y"}, {onnx_attribute("axis", int64_t{0})})},
+                      {onnx_tensor<float>("a", kFloat, {2}, {1, 2}), int64s("b", {3, 4})}),
+              ThrowsMessage<DTypeError>(HasSubstr("Concat")));
+}
+
+TEST(OnnxHostile, UniqueTellsLargeIntegersAndNanApart) {
+  const PbMessage unique = onnx_node("Unique", {"x"}, {"y"});
+  const int64_t large = int64_t{1} << 53;
+  EXPECT_THAT(run({unique}, {}, Tensor::from(std::vector<int64_t>{large + 1, large})).as_tensor().to_vector<int64_t>(),
+              ElementsAre(large, large + 1));
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_THAT(run({unique}, {}, Tensor::from(std::vector<float>{nan, 2, -1, nan, -2})).as_tensor().to_vector<float>(),
+              ElementsAre(-2, -1, 2, testing::IsNan()));
 }
 
 }  // namespace

@@ -209,12 +209,12 @@ put("onnx", "bad_texts_of_floats", onnx_model(*affine[2:], (5, pb((1, 1), (2, 1)
 def two_nodes(name, first, second, *constants):
   put("onnx", name, onnx_model((1, first), (1, second), *[(5, c) for c in constants], (11, onnx_value("x", 2)),
                                (12, onnx_value("y"))))
-two_nodes("good_shape_that_does_not_fit", onnx_node("Reshape", ["w", "s"], ["r"]), onnx_node("Add", ["r", "r"], ["y"]),
-          onnx_int64s("w", 7), onnx_int64s("s", 200))
-two_nodes("good_texts_that_do_not_fit", onnx_node("Reshape", ["w", "s"], ["r"]),
-          onnx_node("StringConcat", ["r", "r"], ["y"]), pb((1, 1), (2, 8), (8, "w"), (6, "abc")), onnx_int64s("s", 50))
-two_nodes("good_index_of_floats", onnx_node("Gather", ["w", "i"], ["r"]), onnx_node("Add", ["r", "r"], ["y"]),
-          onnx_int64s("w", 7, 8), onnx_floats("i", 0, 1, 1))
+two_nodes("good_host_shape", onnx_node("Reshape", ["w", "s"], ["r"]), onnx_node("Add", ["r", "r"], ["y"]),
+          onnx_int64s("w", 7), onnx_int64s("s", 1))
+two_nodes("good_host_texts", onnx_node("StringConcat", ["w", "w"], ["r"]), onnx_node("Equal", ["r", "w"], ["y"]),
+          pb((1, 1), (2, 8), (8, "w"), (6, "abc")))
+two_nodes("good_host_index", onnx_node("Gather", ["w", "i"], ["r"]), onnx_node("Add", ["r", "r"], ["y"]),
+          onnx_int64s("w", 7, 8), onnx_int64s("i", 0, 1, 1))
 two_nodes("good_sequence", onnx_node("SequenceConstruct", ["x"], ["s"]), onnx_node("SequenceLength", ["s"], ["y"]))
 two_nodes("good_grams", onnx_node("Cast", ["x"], ["i"], onnx_int("to", 7)), onnx_node(
     "TfIdfVectorizer", ["i"], ["y"], onnx_text("mode", "TF"), onnx_int("min_gram_length", 1),

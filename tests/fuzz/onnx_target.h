@@ -52,7 +52,7 @@ inline onnx::Value onnx_input(const onnx::TypeInfo& type) {
 /// Builds the expressions of all outputs, for which operators on the host compute. Any error of the library is fine.
 inline void run_onnx(const onnx::PlannedModel& m) {
   try {
-    const onnx::RunOptions options{.device = "INTERP", .most = {.nodes = 200, .read = 1 << 12, .text = 1 << 20}};
+    const onnx::RunOptions options{.device = "INTERP", .most = {.nodes = 200, .read = 1 << 12, .bytes = 1 << 20}};
     onnx::ConstantPool constants;
     onnx::Run run(m, options, constants);
     onnx::Frame frame;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "tinygrad/onnx/op_helpers.h"
 #include "tinygrad/onnx/run.h"
 
 namespace tg::onnx {
@@ -39,9 +40,9 @@ Value labels_of(const NodeContext& c, const Tensor& numbers, const char* ints, c
     return Tensor::from(labels, {.device = c.device()})[numbers.cast(dtypes::int64)];
   }
   const HostRef h = c.run().read_data(numbers);
-  std::vector<std::string> out;
-  for (size_t i = 0; i < h->count(); i++) out.push_back(words.at(static_cast<size_t>(h->number(i))));
-  return StringArray::of(h->shape, std::move(out));
+  TextList out(c, static_cast<int64_t>(h->count()));
+  for (size_t i = 0; i < h->count(); i++) out.add(words.at(static_cast<size_t>(h->number(i))));
+  return out.in_shape(h->shape);
 }
 
 }  // namespace tg::onnx

@@ -4,9 +4,18 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tinygrad/onnx/run.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg::onnx {
+
+TextList::TextList(const NodeContext& c, int64_t count) : run_(c.run()) {
+  run_.count_bytes(count, sizeof(std::string));
+}
+void TextList::add(std::string s) {
+  run_.count_bytes(static_cast<int64_t>(s.size()), 1);
+  texts_.push_back(std::move(s));
+}
 
 Value moved(const Value& v, Tensor t) {
   const ElemType e = v.elem();

@@ -1,5 +1,8 @@
 /// \file Operators that select and write elements by number.
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -45,12 +48,12 @@ Values gather(NodeContext& c) {
     return {host_gather(*row, *index)};
   if (const StringArray* texts = v.strings(); texts && s.size() == 1) {
     const HostRef at = c.host(1);
-    std::vector<std::string> out;
+    TextList out(c, static_cast<int64_t>(at->count()));
     for (size_t i = 0; i < at->count(); i++) {
       const auto k = static_cast<int64_t>(at->number(i));
-      out.push_back(texts->texts.at(static_cast<size_t>(k < 0 ? k + s[0].value() : k)));
+      out.add(texts->texts.at(static_cast<size_t>(k < 0 ? k + s[0].value() : k)));
     }
-    return {StringArray::of(at->shape, std::move(out))};
+    return {out.in_shape(at->shape)};
   }
   const Tensor x = c.tensor(0);
   if (index && index->count() == 1 && !index->symbolic()) {  // a view
@@ -194,6 +197,17 @@ Values top_k(NodeContext& c) {
   return {values, at.cast(dtypes::int64)};
 }
 
+/// Returns integers that compare as the elements do: NaN is equal to itself and above all, -0 is 0.
+int64_t comparable(const HostArray& h, size_t i) {
+  if (!h.dtype.is_float()) {
+    const int64_t v = h.ints[i].value.value();
+    return h.dtype == dtypes::uint64 ? v ^ INT64_MIN : v;
+  }
+  const double v = std::isnan(h.floats[i]) ? std::numeric_limits<double>::quiet_NaN() : h.floats[i] + 0.0;
+  const auto bits = std::bit_cast<int64_t>(v);
+  return bits < 0 ? bits ^ INT64_MAX : bits;
+}
+
 /// The elements or slices without repetitions, sorted or in the order they come in; the host compares them.
 Values unique(NodeContext& c) {
   const Tensor x = c.tensor(0);
@@ -202,17 +216,17 @@ Values unique(NodeContext& c) {
   const Tensor rows = named ? x.permute(moved_axis(x.ndim(), axis, 0)) : x.reshape(Shape{-1});
   const int64_t n = rows.shape(0), each = n ? rows.numel() / n : 0;
   const HostRef h = c.run().read_data(rows);
-  std::map<std::vector<double>, size_t> numbers;  // of each different slice
+  std::map<std::vector<int64_t>, size_t> numbers;  // of each different slice
   std::vector<int64_t> first, count, inverse;
-  std::vector<const std::vector<double>*> keys;
+  std::vector<const std::vector<int64_t>*> keys;
   for (int64_t i = 0; i < n; i++) {
-    std::vector<double> key;
-    for (int64_t k = 0; k < each; k++) key.push_back(h->number(static_cast<size_t>(i * each + k)));
+    std::vector<int64_t> key;
+    for (int64_t k = 0; k < each; k++) key.push_back(comparable(*h, static_cast<size_t>(i * each + k)));
     const auto [at, is_new] = numbers.try_emplace(std::move(key), first.size());
     if (is_new) {
-      first.push_back(i);
-      count.push_back(0);
-      keys.push_back(&at->first);
+        first.push_back(i);
+        count.push_back(0);
+        keys.push_back(&at->first);
     }
     count[at->second]++;
     inverse.push_back(static_cast<int64_t>(at->second));

@@ -21,6 +21,7 @@ Tensor as_floats(const NodeContext& c, size_t i) {
 
 Values array_feature_extractor(NodeContext& c) {
   const Tensor x = c.tensor(0), at = c.tensor(1).cast(dtypes::int64).reshape(Shape{-1});
+  c.check(x.ndim() > 0, "got a scalar, expected features along an axis");
   std::vector<Index> index(static_cast<size_t>(x.ndim() - 1), Index(Slice()));
   index.emplace_back(at);
   const Tensor out = x.index(index);
@@ -168,9 +169,9 @@ Values label_encoder(NodeContext& c) {
       at.push_back(numbers.contains(h->number(i)) ? std::optional(numbers[h->number(i)]) : std::nullopt);
   }
   if (!m.value_texts.empty()) {
-    std::vector<std::string> out;
-    for (const auto& i : at) out.push_back(i ? m.value_texts.at(*i) : m.otherwise_text);
-    return {StringArray::of(shape, std::move(out))};
+    TextList out(c, static_cast<int64_t>(at.size()));
+    for (const auto& i : at) out.add(i ? m.value_texts.at(*i) : m.otherwise_text);
+    return {out.in_shape(shape)};
   }
   std::vector<double> out;
   for (const auto& i : at) out.push_back(i ? m.value_numbers[*i] : m.otherwise);
@@ -193,13 +194,13 @@ Values category_mapper(NodeContext& c) {
   }
   const HostRef h = c.data(0);
   c.check(!h->dtype.is_float(), "input 0 has type ", h->dtype, ", expected integers or texts");
-  std::vector<std::string> out;
+  TextList out(c, static_cast<int64_t>(h->count()));
   for (const HostInt& v : h->ints) {
     const auto at = std::ranges::find(numbers, v.value.value());
-    out.push_back(at == numbers.end() ? c.attr("default_string", "_Unused")
-                                      : words[static_cast<size_t>(at - numbers.begin())]);
+    out.add(at == numbers.end() ? c.attr("default_string", "_Unused")
+                                : words[static_cast<size_t>(at - numbers.begin())]);
   }
-  return {StringArray::of(h->shape, std::move(out))};
+  return {out.in_shape(h->shape)};
 }
 
 Values linear_regressor(NodeContext& c) {

@@ -8,8 +8,9 @@
 #include <memory>
 #include <set>
 
-#include "tinygrad/onnx/node_context.h"
+#include "tinygrad/onnx/op_helpers.h"
 #include "tinygrad/onnx/operators.h"
+#include "tinygrad/onnx/run.h"
 
 namespace tg::onnx {
 namespace {
@@ -41,27 +42,27 @@ Values normalize(NodeContext& c) {
   const bool sensitive = c.flag("is_case_sensitive");
   std::set<std::string> stops;
   for (const std::string& w : c.attr_strings("stopwords")) stops.insert(sensitive ? w : lower(w));
-  std::vector<std::string> out;
+  TextList out(c, static_cast<int64_t>(x.texts.size()));
   std::vector<int64_t> shape = x.shape;
   c.check(x.shape.size() == 1 || (x.shape.size() == 2 && x.shape[0] == 1), "got ", x.shape.size(),
           " axes, expected (n,) or (1, n)");
   for (const std::string& text : x.texts) {
     if (stops.contains(sensitive ? text : lower(text))) continue;
-    out.push_back(change == "LOWER" ? lower(text) : change == "UPPER" ? upper(text) : text);
+    out.add(change == "LOWER" ? lower(text) : change == "UPPER" ? upper(text) : text);
   }
-  if (out.empty()) out.emplace_back();
+  if (out.size() == 0) out.add("");
   shape.back() = static_cast<int64_t>(out.size());
-  return {StringArray::of(std::move(shape), std::move(out))};
+  return {out.in_shape(std::move(shape))};
 }
 
 Values concat(NodeContext& c) {
   const StringArray &a = c.strings(0), &b = c.strings(1);
   const std::optional<std::vector<int64_t>> s = broadcast_shape(a.shape, b.shape);
   c.check(s.has_value(), "got shapes that do not broadcast");
+  TextList out(c, element_count(*s));
   const std::vector<size_t> i = broadcast_positions(a.shape, *s), j = broadcast_positions(b.shape, *s);
-  std::vector<std::string> out;
-  for (size_t k = 0; k < i.size(); k++) out.push_back(a.texts[i[k]] + b.texts[j[k]]);
-  return {StringArray::of(*s, std::move(out))};
+  for (size_t k = 0; k < i.size(); k++) out.add(a.texts[i[k]] + b.texts[j[k]]);
+  return {out.in_shape(*s)};
 }
 
 /// Splits at a delimiter, or without one at runs of spaces, at most `most` times.
@@ -94,20 +95,19 @@ Values split(NodeContext& c) {
   std::vector<std::vector<std::string>> all;
   size_t longest = 0;
   for (const std::string& text : x.texts) {
+    c.run().count_bytes(static_cast<int64_t>(text.size() + 1), sizeof(std::string));  // the most parts it may have
     all.push_back(parts_of(text, delimiter, most));
     longest = std::max(longest, all.back().size());
   }
-  std::vector<std::string> out;
   std::vector<int64_t> shape = x.shape;
   shape.push_back(static_cast<int64_t>(longest));
+  TextList out(c, element_count(shape));
   std::vector<HostInt> counts;
   for (std::vector<std::string>& parts : all) {
     counts.emplace_back(static_cast<int64_t>(parts.size()));
-    parts.resize(longest);
-    out.insert(out.end(), std::move_iterator(parts.begin()), std::move_iterator(parts.end()));
+    for (size_t k = 0; k < longest; k++) out.add(k < parts.size() ? std::move(parts[k]) : std::string());
   }
-  return {StringArray::of(std::move(shape), std::move(out)),
-          HostArray::of(dtypes::int64, x.shape, {std::move(counts), {}})};
+  return {out.in_shape(std::move(shape)), HostArray::of(dtypes::int64, x.shape, {std::move(counts), {}})};
 }
 
 /// Says for each text whether a pattern matches all of it.
@@ -204,6 +204,7 @@ Values tf_idf(NodeContext& c) {
   c.check(s.size() == 1 || s.size() == 2, "got shape ", s, ", expected one or two axes");
   const auto rows = s.size() == 2 ? static_cast<size_t>(s[0].value()) : 1;
   const size_t each = rows ? words.size() / rows : 0;
+  c.run().count_bytes(static_cast<int64_t>(rows) * pool.width, sizeof(double));
   std::vector<double> counts(rows * static_cast<size_t>(pool.width), 0);
   for (size_t r = 0; r < rows; r++)
     count_grams(c, pool,

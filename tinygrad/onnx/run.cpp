@@ -197,10 +197,12 @@ void Run::count_step() {
            " of a run: more than are executed");
 }
 
-void Run::count_text(int64_t bytes) {
-  TG_CHECK(FormatError, bytes <= options_.most.text - text_, "makes ", bytes, " bytes of texts after ", text_,
-           " bytes that the run has made, expected at most ", options_.most.text);
-  text_ += bytes;
+void Run::count_bytes(int64_t elements, size_t each) {
+  int64_t bytes = 0;
+  const bool over = __builtin_mul_overflow(elements, static_cast<int64_t>(each), &bytes);
+  TG_CHECK(FormatError, !over && bytes <= options_.most.bytes - bytes_, "makes ", elements, " elements of ", each,
+           " bytes after ", bytes_, " bytes on the host, expected at most ", options_.most.bytes, " bytes in a run");
+  bytes_ += bytes;
 }
 
 HostRef Run::read_data(const Tensor& t) const {

@@ -30,8 +30,8 @@ struct Frame {
 /// What one run may use: models of any size in files of any source end.
 struct RunLimits {
   int64_t nodes = 1 << 19;  ///< that are executed, those of loops in each iteration; an iteration counts as well
-  int64_t read = int64_t{1} << 26;  ///< elements that the host reads of one tensor
-  int64_t text = int64_t{1} << 28;  ///< bytes of the texts that operators make
+  int64_t read = int64_t{1} << 26;   ///< elements that the host reads of one tensor
+  int64_t bytes = int64_t{1} << 29;  ///< of the texts and tables that operators make on the host
 };
 
 /// What a model and its runs share; see model.h.
@@ -73,8 +73,8 @@ class Run {
   HostRef read_data(const Tensor& t) const;
   /// Counts a node, or an iteration of a loop whose body may have none. FormatError when there are too many.
   void count_step();
-  /// Counts bytes of texts that the run makes. FormatError when there are too many.
-  void count_text(int64_t bytes);
+  /// Counts elements of texts or tables that an operator makes on the host. FormatError when there are too many bytes.
+  void count_bytes(int64_t elements, size_t each);
 
   const std::string& device() const { return options_.device; }
   DType float_type() const { return options_.float_type; }
@@ -96,7 +96,7 @@ class Run {
   size_t number_ = 0;  ///< of the node of the main graph that is executed
   const Node* stopped_at_ = nullptr;
   int depth_ = 0;
-  int64_t executed_ = 0, text_ = 0;
+  int64_t executed_ = 0, bytes_ = 0;
 };
 
 }  // namespace tg::onnx

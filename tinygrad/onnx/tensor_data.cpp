@@ -75,9 +75,6 @@ std::span<std::byte> put_code(std::span<std::byte> at, ElemType t, uint8_t code)
   }
 }
 
-/// Returns whether the bytes of a file are the stored form.
-bool is_stored_raw(ElemType t) { return packed_bits(t) == 0 && t != ElemType::kFloat8E8M0; }
-
 /// Returns `count` elements whose codes are in bytes.
 HostBytes widened(ElemType t, std::span<const std::byte> codes, size_t count) {
   const int bits = packed_bits(t);
@@ -140,6 +137,7 @@ int packed_bits(ElemType t) {
   const TypeRow* row = row_of(t);
   return row ? row->packed : 0;
 }
+bool is_stored_raw(ElemType t) { return packed_bits(t) == 0 && t != ElemType::kFloat8E8M0; }
 ElemType elem_type_of(DType d) {
   for (int32_t i = 0; i < static_cast<int32_t>(ElemType::kUInt4); i++)
     if (kTypes[i].storage == d) return static_cast<ElemType>(i);
