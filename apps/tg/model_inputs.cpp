@@ -82,10 +82,9 @@ class InputMaker {
   onnx::Value filled(bool ones) const { return typed(Tensor::full(chosen(), ones ? 1 : 0)); }
 
   onnx::Value texts(std::vector<std::string> values) const {
-    onnx::StringArray out;
-    for (size_t i = 0; i < sizes_.size(); i++) out.shape.push_back(i == 0 ? static_cast<int64_t>(values.size()) : 1);
-    out.texts = std::move(values);
-    return out;
+    std::vector<int64_t> shape;
+    for (size_t i = 0; i < sizes_.size(); i++) shape.push_back(i == 0 ? static_cast<int64_t>(values.size()) : 1);
+    return onnx::StringArray::of(std::move(shape), std::move(values));
   }
 
   onnx::Value of_numbers(const std::string& said) const {

@@ -181,7 +181,7 @@ void save(const Tensor& t, const std::string& path) {
 Tensors tensors_of(const onnx::Model::NamedValues& values) {
   Tensors out;
   for (const auto& [name, v] : values)
-    if (const Tensor t = v.as_tensor(); t.defined()) out.push_back(t);
+    if (v.tensor() || v.host()) out.push_back(v.as_tensor());
   return out;
 }
 

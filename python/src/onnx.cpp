@@ -77,9 +77,9 @@ Value value_from(nb::handle h) {
   }
   if (PyDict_Check(h.ptr())) return map_from(nb::borrow<nb::dict>(h));
   const auto [shape, texts] = nb::cast<std::pair<std::vector<int64_t>, nb::list>>(h);
-  onnx::StringArray out{shape, {}};
-  for (const nb::handle item : texts) out.texts.push_back(text_from(item));
-  return out;
+  std::vector<std::string> out;
+  for (const nb::handle item : texts) out.push_back(text_from(item));
+  return onnx::StringArray::of(shape, std::move(out));
 }
 
 /// The same the other way: a tensor comes with the name of its element type.

@@ -1,6 +1,7 @@
 /// \file ONNX models: what they compute, and how damaged ones and those that are not supported are refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <numeric>
@@ -256,6 +257,32 @@ TEST(Onnx, DataOutsideOfTheFileStayInTheFolder) {
               ThrowsMessage<FormatError>(HasSubstr("external_data has offset \"-1\", expected a number")));
 }
 
+TEST(Onnx, DataOutsideOfTheFileAreFiles) {
+  const testing::TempDir dir;
+  ASSERT_EQ(::mkfifo((dir / "pipe.bin").c_str(), 0600), 0);
+  OnnxGraph g = affine();
+  g.initializers[0] = PbMessage().integer(1, 3).integer(2, 1).text(8, "w").integer(14, 1).message(
+      13, PbMessage().text(1, "location").text(2, "pipe.bin"));
+  std::ofstream(dir / "m.onnx", std::ios::binary) << onnx_model(g.build()).bytes();
+  EXPECT_THAT([&] { Model::from_file(dir / "m.onnx"); }, ThrowsMessage<FormatError>(HasSubstr("not a regular file")));
+}
+
+TEST(Onnx, DataOutsideOfTheFileAreNotWidenedAgainAndAgain) {
+  const testing::TempDir dir;
+  std::ofstream(dir / "w.bin", std::ios::binary) << std::string(1 << 18, '\0');
+  OnnxGraph g = affine();
+  for (int i = 0; i < 100; i++)  // half a million elements of 4 bits, which become 2 MB each
+    g.initializers.push_back(PbMessage()
+                                 .integer(1, 1 << 19)
+                                 .integer(2, 23)
+                                 .text(8, "w" + std::to_string(i))
+                                 .integer(14, 1)
+                                 .message(13, PbMessage().text(1, "location").text(2, "w.bin")));
+  std::ofstream(dir / "m.onnx", std::ios::binary) << onnx_model(g.build()).bytes();
+  EXPECT_THAT([&] { Model::from_file(dir / "m.onnx"); },
+              ThrowsMessage<FormatError>(HasSubstr("got more entries than a file of this size can have")));
+}
+
 TEST(Onnx, ReasonsOfRefusal) {
   const auto parse = [](const PbMessage& m) { return [m] { onnx::parse_model(bytes_of(m), "model.onnx"); }; };
   EXPECT_THAT(parse(PbMessage()), ThrowsMessage<FormatError>(HasSubstr("[onnx] model.onnx: got no graph")));
@@ -276,8 +303,8 @@ TEST(Onnx, ReasonsOfRefusal) {
   EXPECT_THAT(parse(onnx_model(inner)), ThrowsMessage<FormatError>(HasSubstr("more than 24 levels of graphs")));
   OnnxGraph twice = affine();
   twice.nodes.push_back(onnx_node("Relu", {"x"}, {"y"}));
-  EXPECT_THAT([&] { load(twice); },
-              ThrowsMessage<FormatError>(HasSubstr("gives \"y\", which another node or an input gives already")));
+  EXPECT_THAT([&] { load(twice); }, ThrowsMessage<FormatError>(HasSubstr(
+                                        "gives \"y\", which another node, an input or an initializer gives already")));
 }
 
 TEST(Onnx, AttributesAndShapesOutsideOfTheirDomainAreRefused) {

@@ -204,6 +204,22 @@ body = pb((1, onnx_node("Add", ["v", "w"], ["u"])), (1, onnx_node("Identity", ["
           (12, onnx_value("d", elem=9)), (12, onnx_value("u", 2)))
 one_node("good_loop", onnx_node("Loop", ["n", "", "x"], ["y"], pb((1, "body"), (6, body), (20, 5))), [2],
          onnx_int64s("n", 3))
+put("onnx", "bad_wrapped_size", onnx_model(*affine[2:], (5, pb((1, 1 << 62), (2, 24), (8, "v")))))
+put("onnx", "bad_texts_of_floats", onnx_model(*affine[2:], (5, pb((1, 1), (2, 1), (8, "v"), (9, bytes(4)), (6, "s")))))
+def two_nodes(name, first, second, *constants):
+  put("onnx", name, onnx_model((1, first), (1, second), *[(5, c) for c in constants], (11, onnx_value("x", 2)),
+                               (12, onnx_value("y"))))
+two_nodes("good_host_shape", onnx_node("Reshape", ["w", "s"], ["r"]), onnx_node("Add", ["r", "r"], ["y"]),
+          onnx_int64s("w", 7), onnx_int64s("s", 1))
+two_nodes("good_host_texts", onnx_node("StringConcat", ["w", "w"], ["r"]), onnx_node("Equal", ["r", "w"], ["y"]),
+          pb((1, 1), (2, 8), (8, "w"), (6, "abc")))
+two_nodes("good_host_index", onnx_node("Gather", ["w", "i"], ["r"]), onnx_node("Add", ["r", "r"], ["y"]),
+          onnx_int64s("w", 7, 8), onnx_int64s("i", 0, 1, 1))
+two_nodes("good_sequence", onnx_node("SequenceConstruct", ["x"], ["s"]), onnx_node("SequenceLength", ["s"], ["y"]))
+two_nodes("good_grams", onnx_node("Cast", ["x"], ["i"], onnx_int("to", 7)), onnx_node(
+    "TfIdfVectorizer", ["i"], ["y"], onnx_text("mode", "TF"), onnx_int("min_gram_length", 1),
+    onnx_int("max_gram_length", 2), onnx_int("max_skip_count", 1), onnx_ints("ngram_counts", 0, 2),
+    onnx_ints("ngram_indexes", 0, 1, 2), onnx_ints("pool_int64s", 0, 1, 0, 0)))
 put("onnx", "bad_empty", b"")
 put("onnx", "bad_no_graph", pb((1, 9)))
 put("onnx", "bad_wire_type", pb((1, "nine"), (7, pb(*affine))))

@@ -26,7 +26,7 @@ struct Closer {
 }  // namespace
 
 std::vector<uint8_t> read_file(const std::filesystem::path& path, uint64_t max_bytes) {
-  const Closer file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Closer file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe without a writer would block
   TG_CHECK(FileError, file.fd >= 0, "[read_file] ", path.string(), ": ", std::strerror(errno));
   struct stat info{};
   TG_CHECK(FileError, ::fstat(file.fd, &info) == 0 && S_ISREG(info.st_mode), "[read_file] ", path.string(),
@@ -153,7 +153,7 @@ void write_file_durable(const std::filesystem::path& path, std::span<const std::
 }
 
 MappedFile map_file(const std::filesystem::path& path, std::string_view op) {
-  const Closer file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const Closer file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // a pipe without a writer would block
   TG_CHECK(FileError, file.fd >= 0, "[", op, "] ", path.string(), ": ", std::strerror(errno));
   struct stat info{};
   TG_CHECK(FileError, ::fstat(file.fd, &info) == 0 && S_ISREG(info.st_mode), "[", op, "] ", path.string(),

@@ -116,6 +116,12 @@ std::vector<float> mono(const Sound& sound, int64_t rate) {
     one[i] /= static_cast<float>(channels);
   }
   if (rate == sound.rate || frames == 0) return one;
+  constexpr int64_t kMostGrowth = 64;
+  TG_CHECK(FormatError, sound.rate >= rate / kMostGrowth, "[mono] got a sound of ", sound.rate,
+           " Hz, expected at least ", rate / kMostGrowth, " Hz to make ", rate, " Hz of");
+  const double samples = static_cast<double>(frames) * static_cast<double>(rate) / static_cast<double>(sound.rate);
+  TG_CHECK(FormatError, samples <= static_cast<double>(kMaxSamples), "[mono] got ", frames, " frames at ", sound.rate,
+           " Hz, expected at most ", kMaxSamples, " samples at ", rate, " Hz");
   return resampled(one, static_cast<double>(sound.rate) / static_cast<double>(rate));
 }
 

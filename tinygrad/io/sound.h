@@ -25,7 +25,8 @@ bool is_sound(std::span<const uint8_t> file);
 Sound decode_sound(std::span<const uint8_t> file, std::string_view what);
 /// Returns the mean of the channels at another rate: each sample is a sum of the samples around it by a sinc with a
 /// Hann window of 16 zero crossings to each side, which lets no frequency through that the new rate has not. ValueError
-/// for a rate that is not positive.
+/// for a rate that is not positive, FormatError for a sound of less than a 64th of the rate or one that becomes larger
+/// than kMaxSamples.
 std::vector<float> mono(const Sound& sound, int64_t rate);
 /// Returns the sound as a WAV file of 16 bits; samples beyond [-1, 1] are clipped. ValueError for a rate or a number of
 /// channels that is not positive, and for samples that do not fill whole frames.

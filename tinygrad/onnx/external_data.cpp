@@ -5,7 +5,6 @@
 #include <charconv>
 
 #include "tinygrad/base/error.h"
-#include "tinygrad/onnx/tensor_data.h"
 
 namespace tg::onnx {
 namespace {
@@ -48,7 +47,7 @@ const io::MappedFile& ExternalData::file(std::string_view location) {
   } catch (const FileError& e) { throw FormatError(str("external_data: ", e.what())); }
 }
 
-void ExternalData::read(TensorProto& t, const std::vector<std::pair<std::string_view, std::string_view>>& entries) {
+ExternalData::Part ExternalData::part(const std::vector<std::pair<std::string_view, std::string_view>>& entries) {
   std::string_view location;
   uint64_t offset = 0;
   std::optional<uint64_t> length;
@@ -57,13 +56,13 @@ void ExternalData::read(TensorProto& t, const std::vector<std::pair<std::string_
     else if (key == "offset") offset = parse_number(key, value);
     else if (key == "length") length = parse_number(key, value);
   }
+  const size_t known = files_.size();
   const io::MappedFile& f = file(location);
   const uint64_t size = f.bytes.size();
   TG_CHECK(FormatError, offset <= size && length.value_or(0) <= size - offset, "external_data takes bytes ", offset,
            " to ", offset + length.value_or(0), " of the ", size, " in \"", location.substr(0, 80), "\"");
-  TensorFields fields;
-  fields.raw = std::string_view(reinterpret_cast<const char*>(f.bytes.data()) + offset, length.value_or(size - offset));
-  decode_tensor(t, fields, f.owner);
+  const std::string_view all(reinterpret_cast<const char*>(f.bytes.data()), f.bytes.size());
+  return {all.substr(offset, length.value_or(size - offset)), f.owner, files_.size() > known ? all.size() : 0};
 }
 
 }  // namespace tg::onnx

@@ -16,9 +16,15 @@ class ExternalData {
  public:
   /// Without a folder there are no such files.
   explicit ExternalData(std::filesystem::path folder) : folder_(std::move(folder)) {}
-  /// Sets the elements of `t` to the part of a file that `entries` (location, offset, length) name. FormatError for a
-  /// location outside of the folder, also through a symbolic link, and for a part outside of the file.
-  void read(TensorProto& t, const std::vector<std::pair<std::string_view, std::string_view>>& entries);
+  /// A part of a file.
+  struct Part {
+    std::string_view bytes;
+    std::shared_ptr<const void> owner;
+    size_t new_bytes = 0;  ///< size of the file if no part of it was asked for before
+  };
+  /// Returns the part of a file that `entries` (location, offset, length) name. FormatError for a location outside of
+  /// the folder, also through a symbolic link, and for a part outside of the file.
+  Part part(const std::vector<std::pair<std::string_view, std::string_view>>& entries);
 
  private:
   const io::MappedFile& file(std::string_view location);

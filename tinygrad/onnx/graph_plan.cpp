@@ -46,11 +46,12 @@ GraphPlan plan_graph(const GraphProto& g, const std::string& what) {
   for (const ValueInfo& v : g.inputs)
     TG_CHECK(FormatError, given.insert(v.name).second, "[onnx] ", what, ": input \"", printable(v.name.substr(0, 80)),
              "\" is there twice");
+  for (const TensorProto& t : g.initializers) given.insert(t.name);
   for (const Node& n : g.nodes)
     for (const std::string_view name : n.outputs)
       TG_CHECK(FormatError, name.empty() || given.insert(name).second, "[onnx] ", what, ": node \"",
                printable(n.name.substr(0, 80)), "\" (", printable(n.op.substr(0, 80)), ") gives \"",
-               printable(name.substr(0, 80)), "\", which another node or an input gives already");
+               printable(name.substr(0, 80)), "\", which another node, an input or an initializer gives already");
   return {&g, needed_nodes(g.nodes, std::move(wanted))};
 }
 

@@ -1,13 +1,29 @@
 /// \file Value: what an edge of an ONNX graph carries.
 #include "tinygrad/onnx/graph_value.h"
 
+#include <algorithm>
+
 #include "tinygrad/base/error.h"
 
 namespace tg::onnx {
 
+StringArray::StringArray(std::vector<int64_t> sizes, std::vector<std::string> elements)
+    : shape(std::move(sizes)), texts(std::move(elements)) {
+  const int64_t expected = element_count(shape);
+  TG_CHECK(ShapeError, texts.size() == static_cast<size_t>(expected), "[onnx] got ", texts.size(), " texts for shape ",
+           Shape{std::span<const int64_t>(shape)}, ", expected ", expected);
+}
+
+Value::Value(Sequence s) {
+  const bool flat = std::ranges::none_of(s.items, [](const Value& v) { return v.sequence() != nullptr; });
+  TG_CHECK(FormatError, flat, "[onnx] got a sequence inside of a sequence, expected tensors or texts");
+  held_ = std::make_shared<const Sequence>(std::move(s));
+}
+
 Tensor Value::as_tensor(const std::string& device) const {
   if (const Tensor* t = tensor()) return *t;
-  return host() ? host()->tensor(device) : Tensor();
+  TG_CHECK(FormatError, host(), "[onnx] got ", kind(), ", expected a tensor");
+  return host()->tensor(device);
 }
 
 Shape Value::shape() const {

@@ -15,12 +15,20 @@ namespace tg::onnx {
 class Value;
 using Values = std::vector<Value>;
 
-/// Texts, row-major: the host computes with them.
-struct StringArray {
-  std::vector<int64_t> shape;
-  std::vector<std::string> texts;
+/// Texts, row-major, that fill their shape: the host computes with them. Immutable; shared by value.
+class StringArray {
+ public:
+  const std::vector<int64_t> shape;
+  const std::vector<std::string> texts;
+
+  /// ShapeError when the texts are not as many as the shape has.
+  StringArray(std::vector<int64_t> sizes, std::vector<std::string> elements);
+  static std::shared_ptr<const StringArray> of(std::vector<int64_t> sizes, std::vector<std::string> elements) {
+    return std::make_shared<const StringArray>(std::move(sizes), std::move(elements));
+  }
 };
-/// A list of values. `elem` is what an empty one would hold.
+using StringRef = std::shared_ptr<const StringArray>;
+/// A list of values, none of which is a list: ONNX has no lists of lists. `elem` is what an empty one would hold.
 struct Sequence {
   Values items;
   ElemType elem = ElemType::kFloat;
@@ -40,8 +48,9 @@ class Value {
   Value() = default;
   Value(Tensor t, ElemType elem = ElemType::kUndefined) : held_(std::move(t)), elem_(elem) {}
   Value(HostRef h) : held_(std::move(h)) {}
-  Value(StringArray s) : held_(std::make_shared<const StringArray>(std::move(s))) {}
-  Value(Sequence s) : held_(std::make_shared<const Sequence>(std::move(s))) {}
+  Value(StringRef s) : held_(std::move(s)) {}
+  /// FormatError for a sequence in the sequence.
+  Value(Sequence s);
   Value(ValueMap m) : held_(std::make_shared<const ValueMap>(std::move(m))) {}
 
   bool is_none() const { return std::holds_alternative<std::monostate>(held_); }
@@ -55,7 +64,7 @@ class Value {
   bool has_shape() const { return tensor() || host() || strings(); }
   HostRef host_ref() const { return host() ? std::get<HostRef>(held_) : HostRef(); }
 
-  /// Returns the numbers as a tensor, made on `device` where the host has them. Nothing for other kinds.
+  /// Returns the numbers as a tensor, made on `device` where the host has them; FormatError for other kinds.
   Tensor as_tensor(const std::string& device = {}) const;
   /// Sizes of numbers and texts; ValueError for other kinds.
   Shape shape() const;
@@ -69,7 +78,7 @@ class Value {
     const auto* p = std::get_if<std::shared_ptr<T>>(&held_);
     return p ? p->get() : nullptr;
   }
-  std::variant<std::monostate, Tensor, HostRef, std::shared_ptr<const StringArray>, std::shared_ptr<const Sequence>,
+  std::variant<std::monostate, Tensor, HostRef, StringRef, std::shared_ptr<const Sequence>,
                std::shared_ptr<const ValueMap>>
       held_;
   ElemType elem_ = ElemType::kUndefined;  ///< kUndefined: that of the tensor's dtype

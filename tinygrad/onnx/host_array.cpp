@@ -6,18 +6,13 @@
 #include <cstring>
 #include <functional>
 
+#include "tinygrad/base/error.h"
 #include "tinygrad/uop/eval.h"
 #include "tinygrad/uop/symbolic.h"
 #include "tinygrad/uop/uop.h"
 
 namespace tg::onnx {
 namespace {
-
-int64_t count_of(const std::vector<int64_t>& shape) {
-  int64_t n = 1;
-  for (const int64_t d : shape) n *= d;
-  return n;
-}
 
 /// Wraps an integer to what `d` holds.
 int64_t wrapped(int64_t v, DType d) { return static_cast<int64_t>(truncate_int(v, d)); }
@@ -106,16 +101,30 @@ std::optional<HostInt> combine(const BinaryRow& row, const HostInt& a, const Hos
 
 }  // namespace
 
+int64_t element_count(const std::vector<int64_t>& shape) {
+  int64_t n = std::ranges::find(shape, 0) == shape.end() ? 1 : 0;
+  for (const int64_t d : shape)
+    TG_CHECK(ShapeError, d >= 0 && !__builtin_mul_overflow(n, d, &n), "[onnx] got shape ",
+             Shape{std::span<const int64_t>(shape)}, ", expected one that an array can have");
+  return n;
+}
+
+bool is_host_size(const std::vector<int64_t>& shape) {
+  const auto is_small = [](int64_t d) { return d >= 0 && d <= kMostHostElements; };
+  return std::ranges::all_of(shape, is_small) && element_count(shape) <= kMostHostElements;
+}
+
+HostArray::HostArray(DType d, std::vector<int64_t> sizes, HostElements elements)
+    : dtype(d), shape(std::move(sizes)), ints(std::move(elements.ints)), floats(std::move(elements.floats)) {
+  const auto expected = static_cast<size_t>(element_count(shape));
+  TG_CHECK(ShapeError, count() == expected && ints.size() + floats.size() == expected, "[onnx] got ", count(),
+           " elements of type ", dtype, " for shape ", Shape{std::span<const int64_t>(shape)}, ", expected ", expected);
+}
 HostRef HostArray::of_ints(std::vector<HostInt> v, DType d) {
-  auto out = std::make_shared<HostArray>(d, std::vector<int64_t>{static_cast<int64_t>(v.size())});
-  out->ints = std::move(v);
-  return out;
+  const auto n = static_cast<int64_t>(v.size());
+  return of(d, {n}, {std::move(v), {}});
 }
-HostRef HostArray::scalar(const HostInt& v, DType d) {
-  auto out = std::make_shared<HostArray>(d, std::vector<int64_t>{});
-  out->ints.push_back(v);
-  return out;
-}
+HostRef HostArray::scalar(const HostInt& v, DType d) { return of(d, {}, {{v}, {}}); }
 
 bool HostArray::symbolic() const { return std::ranges::any_of(ints, &HostInt::symbolic); }
 
@@ -144,14 +153,14 @@ Tensor HostArray::tensor(const std::string& device) const {
 }
 
 HostRef host_array_of(std::span<const std::byte> bytes, DType dtype, std::vector<int64_t> shape) {
-  auto out = std::make_shared<HostArray>(dtype, std::move(shape));
+  HostElements out;
   const auto size = static_cast<size_t>(dtype.itemsize());
   for (size_t at = 0; at + size <= bytes.size(); at += size) {
     const ConstValue v = load_const(&bytes[at], dtype);
-    if (dtype.is_float()) out->floats.push_back(v.as_double());
-    else out->ints.emplace_back(static_cast<int64_t>(v.i));
+    if (dtype.is_float()) out.floats.push_back(v.as_double());
+    else out.ints.emplace_back(static_cast<int64_t>(v.i));
   }
-  return out;
+  return HostArray::of(dtype, std::move(shape), std::move(out));
 }
 
 std::optional<std::vector<int64_t>> broadcast_shape(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
@@ -174,7 +183,7 @@ std::vector<size_t> broadcast_positions(const std::vector<int64_t>& from, const 
     strides[extra + static_cast<size_t>(i)] = n == 1 ? 0 : step;
     step *= n;
   }
-  std::vector<size_t> out(static_cast<size_t>(count_of(to)));
+  std::vector<size_t> out(static_cast<size_t>(element_count(to)));
   for (size_t k = 0; k < out.size(); k++) {
     auto rest = static_cast<int64_t>(k);
     int64_t at = 0;
@@ -185,12 +194,13 @@ std::vector<size_t> broadcast_positions(const std::vector<int64_t>& from, const 
 }
 
 HostRef host_take(const HostArray& a, const std::vector<size_t>& at, std::vector<int64_t> shape) {
-  auto out = std::make_shared<HostArray>(a.dtype, std::move(shape));
+  HostElements out;
   for (const size_t i : at) {
-    if (a.dtype.is_float()) out->floats.push_back(a.floats[i]);
-    else out->ints.push_back(a.ints[i]);
+    TG_CHECK(IndexError, i < a.count(), "[onnx] got place ", i, " of an array of ", a.count(), " elements");
+    if (a.dtype.is_float()) out.floats.push_back(a.floats[i]);
+    else out.ints.push_back(a.ints[i]);
   }
-  return out;
+  return HostArray::of(a.dtype, std::move(shape), std::move(out));
 }
 
 HostRef host_take_along(const HostArray& a, size_t axis, const std::vector<int64_t>& at) {
@@ -224,70 +234,70 @@ HostRef host_binary(std::string_view op, const HostArray& a, const HostArray& b)
   const BinaryRow* row = find_row(kBinary, op);
   if (!row || a.dtype != b.dtype) return {};
   const std::optional<std::vector<int64_t>> shape = broadcast_shape(a.shape, b.shape);
-  if (!shape || count_of(*shape) > kMostHostElements) return {};
+  if (!shape || !is_host_size(*shape)) return {};
   const DType d = row->compares ? dtypes::bool_ : a.dtype;
   if (a.dtype.is_float() ? !row->floats : !row->ints) return {};
-  auto out = std::make_shared<HostArray>(d, *shape);
+  HostElements out;
   const std::vector<size_t> i = broadcast_positions(a.shape, *shape), j = broadcast_positions(b.shape, *shape);
   for (size_t k = 0; k < i.size(); k++) {
     if (!a.dtype.is_float()) {
       const std::optional<HostInt> v = combine(*row, a.ints[i[k]], b.ints[j[k]], d);
       if (!v) return {};
-      out->ints.push_back(*v);
+      out.ints.push_back(*v);
     } else if (const double v = row->floats(a.floats[i[k]], b.floats[j[k]]); row->compares) {
-      out->ints.emplace_back(static_cast<int64_t>(v));
+      out.ints.emplace_back(static_cast<int64_t>(v));
     } else {
-      out->floats.push_back(truncate_float(v, d));
+      out.floats.push_back(truncate_float(v, d));
     }
   }
-  return out;
+  return HostArray::of(d, *shape, std::move(out));
 }
 
 HostRef host_unary(std::string_view op, const HostArray& a) {
   const UnaryRow* row = find_row(kUnary, op);
   if (!row || a.symbolic() || (a.dtype.is_float() ? !row->floats : !row->ints)) return {};
-  auto out = std::make_shared<HostArray>(a.dtype, a.shape);
-  for (const double v : a.floats) out->floats.push_back(truncate_float(row->floats(v), a.dtype));
-  for (const HostInt& v : a.ints) out->ints.emplace_back(wrapped(row->ints(v.value.value()), a.dtype));
-  return out;
+  HostElements out;
+  for (const double v : a.floats) out.floats.push_back(truncate_float(row->floats(v), a.dtype));
+  for (const HostInt& v : a.ints) out.ints.emplace_back(wrapped(row->ints(v.value.value()), a.dtype));
+  return HostArray::of(a.dtype, a.shape, std::move(out));
 }
 
 HostRef host_where(const HostArray& condition, const HostArray& a, const HostArray& b) {
   if (a.dtype != b.dtype || condition.symbolic()) return {};
   std::optional<std::vector<int64_t>> shape = broadcast_shape(a.shape, b.shape);
   if (shape) shape = broadcast_shape(*shape, condition.shape);
-  if (!shape || count_of(*shape) > kMostHostElements) return {};
+  if (!shape || !is_host_size(*shape)) return {};
   const std::vector<size_t> i = broadcast_positions(a.shape, *shape), j = broadcast_positions(b.shape, *shape),
                             c = broadcast_positions(condition.shape, *shape);
-  auto out = std::make_shared<HostArray>(a.dtype, *shape);
+  HostElements out;
   for (size_t k = 0; k < c.size(); k++) {
     const bool first = condition.number(c[k]) != 0;
-    if (a.dtype.is_float()) out->floats.push_back(first ? a.floats[i[k]] : b.floats[j[k]]);
-    else out->ints.push_back(first ? a.ints[i[k]] : b.ints[j[k]]);
+    if (a.dtype.is_float()) out.floats.push_back(first ? a.floats[i[k]] : b.floats[j[k]]);
+    else out.ints.push_back(first ? a.ints[i[k]] : b.ints[j[k]]);
   }
-  return out;
+  return HostArray::of(a.dtype, *shape, std::move(out));
 }
 
 HostRef host_cast(const HostArray& a, DType to) {
   if (to.is_fp8() || to.is_weak()) return {};
-  auto out = std::make_shared<HostArray>(to, a.shape);
+  HostElements out;
   for (size_t i = 0; i < a.count(); i++) {
     if (a.symbolic() && a.ints[i].symbolic()) {
       if (to.is_float() || to.is_bool()) return {};
-      out->ints.push_back(a.ints[i]);
+      out.ints.push_back(a.ints[i]);
     } else if (to.is_float()) {
-      out->floats.push_back(truncate_float(a.number(i), to));
+      out.floats.push_back(truncate_float(a.number(i), to));
     } else if (to.is_bool()) {
-      out->ints.emplace_back(int64_t{a.number(i) != 0});
+      out.ints.emplace_back(int64_t{a.number(i) != 0});
     } else if (!a.dtype.is_float()) {
-      out->ints.emplace_back(wrapped(a.ints[i].value.value(), to));
+      out.ints.emplace_back(wrapped(a.ints[i].value.value(), to));
     } else {
       const double v = a.floats[i];
       if (!(std::fabs(v) < 9e18)) return {};  // what tensors make of it is what counts
-      out->ints.emplace_back(wrapped(static_cast<int64_t>(v), to));
+      out.ints.emplace_back(wrapped(static_cast<int64_t>(v), to));
     }
   }
-  return out;
+  return HostArray::of(to, a.shape, std::move(out));
 }
 
 }  // namespace tg::onnx

@@ -22,15 +22,25 @@ struct HostInt {
   bool symbolic() const { return value.symbolic(); }
 };
 
-/// Elements, row-major: integers and bools in `ints`, floats in `floats`. Immutable; shared by value.
-class HostArray {
- public:
-  DType dtype;
-  std::vector<int64_t> shape;
+/// Elements of a HostArray, row-major: integers and bools in `ints`, floats in `floats`.
+struct HostElements {
   std::vector<HostInt> ints;
   std::vector<double> floats;
+};
 
-  HostArray(DType d, std::vector<int64_t> sizes) : dtype(d), shape(std::move(sizes)) {}
+/// An array whose elements fill its shape: as it is immutable, it stays so. Shared by value.
+class HostArray {
+ public:
+  const DType dtype;
+  const std::vector<int64_t> shape;
+  const std::vector<HostInt> ints;
+  const std::vector<double> floats;
+
+  /// ShapeError when the elements are not as many as the shape has.
+  HostArray(DType d, std::vector<int64_t> sizes, HostElements elements);
+  static std::shared_ptr<const HostArray> of(DType d, std::vector<int64_t> sizes, HostElements elements) {
+    return std::make_shared<const HostArray>(d, std::move(sizes), std::move(elements));
+  }
   /// Integers as a vector, or with `scalar` one as a scalar.
   static std::shared_ptr<const HostArray> of_ints(std::vector<HostInt> v, DType d = dtypes::int64);
   static std::shared_ptr<const HostArray> scalar(const HostInt& v, DType d = dtypes::int64);
@@ -51,6 +61,11 @@ using HostRef = std::shared_ptr<const HostArray>;
 /// Most elements of a constant that the host works with.
 inline constexpr int64_t kMostHostElements = 256;
 
+/// Returns how many elements a shape has; ShapeError for sizes below 0 and for more than can be counted.
+int64_t element_count(const std::vector<int64_t>& shape);
+/// Returns whether an array of the shape is one that the host works with: no size is negative or large.
+bool is_host_size(const std::vector<int64_t>& shape);
+
 /// Returns the elements of a tensor of numbers in memory.
 HostRef host_array_of(std::span<const std::byte> bytes, DType dtype, std::vector<int64_t> shape);
 
@@ -60,7 +75,7 @@ HostRef host_binary(std::string_view op, const HostArray& a, const HostArray& b)
 HostRef host_unary(std::string_view op, const HostArray& a);
 HostRef host_where(const HostArray& condition, const HostArray& a, const HostArray& b);
 HostRef host_cast(const HostArray& a, DType to);
-/// Returns elements `at` (each within the array) as an array of `shape`.
+/// Returns elements `at` as an array of `shape`; IndexError for one that is not within the array.
 HostRef host_take(const HostArray& a, const std::vector<size_t>& at, std::vector<int64_t> shape);
 /// Returns places `at` of an axis, in their order; each within the axis.
 HostRef host_take_along(const HostArray& a, size_t axis, const std::vector<int64_t>& at);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "tinygrad/onnx/op_helpers.h"
 #include "tinygrad/onnx/run.h"
 
 namespace tg::onnx {
@@ -38,10 +39,10 @@ Value labels_of(const NodeContext& c, const Tensor& numbers, const char* ints, c
     if (labels.empty()) return numbers.cast(dtypes::int64);
     return Tensor::from(labels, {.device = c.device()})[numbers.cast(dtypes::int64)];
   }
-  const HostRef h = Run::read_data(numbers);
-  StringArray out{h->shape, {}};
-  for (size_t i = 0; i < h->count(); i++) out.texts.push_back(words.at(static_cast<size_t>(h->number(i))));
-  return out;
+  const HostRef h = c.run().read_data(numbers);
+  TextList out(c, static_cast<int64_t>(h->count()));
+  for (size_t i = 0; i < h->count(); i++) out.add(words.at(static_cast<size_t>(h->number(i))));
+  return out.in_shape(h->shape);
 }
 
 }  // namespace tg::onnx

@@ -39,12 +39,12 @@ Frame initial_frame(const PlannedModel& model, Run& run) {
 }
 
 /// Returns a computed constant as nodes see it: in storage, or on the host where it is small.
-Value settled(const Value& v) {
+Value settled(const Value& v, const Run& run) {
   const Tensor* t = v.tensor();
   if (!t || !t->is_realized() || t->numel() > kMostHostElements) return v;
   const DType d = t->dtype();
   const bool plain = v.elem() == elem_type_of(d) && !d.is_fp8() && d != dtypes::uint64;
-  return plain ? Value(Run::read_data(*t)) : v;
+  return plain ? Value(run.read_data(*t)) : v;
 }
 
 /// Computes what depends on initializers alone. Values much larger than what they are made of stay expressions.
@@ -70,7 +70,7 @@ Frame folded_frame(const PlannedModel& model, Run& run) {
   if (!stored.empty()) realize(stored);
   for (const Node* n : model.constant_nodes())
     for (const std::string_view name : n->outputs)
-      if (const auto at = frame.values.find(name); at != frame.values.end()) at->second = settled(at->second);
+      if (const auto at = frame.values.find(name); at != frame.values.end()) at->second = settled(at->second, run);
   return frame;
 }
 
@@ -83,11 +83,11 @@ void check_shape(const ValueInfo& info, const Shape& shape, std::map<std::string
   for (size_t i = 0; i < dims.size(); i++) {
     if (dims[i].value)
       TG_CHECK(ShapeError, shape[i] == *dims[i].value || shape[i].symbolic(), "[onnx] got shape ", shape, " for input ",
-               info.name, ", expected size ", *dims[i].value, " of axis ", i);
+               printable(info.name), ", expected size ", *dims[i].value, " of axis ", i);
     else if (!dims[i].name.empty()) {
       const auto [at, is_new] = named.try_emplace(dims[i].name, shape[i]);
       TG_CHECK(ShapeError, is_new || at->second == shape[i], "[onnx] got shape ", shape, " for input ",
-               printable(info.name), ", expected size ", at->second, " of axis ", i, ", as ", dims[i].name,
+               printable(info.name), ", expected size ", at->second, " of axis ", i, ", as ", printable(dims[i].name),
                " is elsewhere");
     }
   }
@@ -144,7 +144,8 @@ Frame input_frame(const Model& m, const RunOptions& options, const Model::NamedV
   std::map<std::string_view, SInt> named;
   for (const auto& [name, v] : inputs) {
     const auto info = std::ranges::find(graph.inputs, name, &ValueInfo::name);
-    TG_CHECK(ValueError, info != graph.inputs.end(), "[onnx] got input \"", name, "\", which the model does not have");
+    TG_CHECK(ValueError, info != graph.inputs.end(), "[onnx] got input \"", printable(name),
+             "\", which the model does not have");
     frame.values.insert_or_assign(info->name, checked_input(*info, v, options, named));
   }
   for (const ValueInfo& v : m.inputs())
@@ -239,9 +240,9 @@ std::map<std::string, Tensor> Model::operator()(const std::map<std::string, Tens
   for (const auto& [name, t] : inputs) given.emplace_back(name, t);
   std::map<std::string, Tensor> out;
   for (const auto& [name, v] : run(given)) {
-    const Tensor t = v.as_tensor(state_->options.device);
-    TG_CHECK(ValueError, t.defined(), "[onnx] output \"", name, "\" is ", v.kind(), ", which run() returns");
-    out.emplace(name, t);
+    TG_CHECK(ValueError, v.tensor() || v.host(), "[onnx] output \"", printable(name), "\" is ", v.kind(),
+             ", which run() returns");
+    out.emplace(name, v.as_tensor(state_->options.device));
   }
   return out;
 }

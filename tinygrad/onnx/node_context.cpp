@@ -55,7 +55,7 @@ HostRef NodeContext::host(size_t i) const {
   return run_.read(tensor(i));
 }
 
-HostRef NodeContext::data(size_t i) const { return known(i) ? inputs_[i].host_ref() : Run::read_data(tensor(i)); }
+HostRef NodeContext::data(size_t i) const { return known(i) ? inputs_[i].host_ref() : run_.read_data(tensor(i)); }
 
 std::vector<int64_t> NodeContext::ints(size_t i) const {
   std::vector<int64_t> out;

@@ -4,9 +4,18 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tinygrad/onnx/run.h"
 #include "tinygrad/uop/symbolic.h"
 
 namespace tg::onnx {
+
+TextList::TextList(const NodeContext& c, int64_t count) : run_(c.run()) {
+  run_.count_bytes(count, sizeof(std::string));
+}
+void TextList::add(std::string s) {
+  run_.count_bytes(static_cast<int64_t>(s.size()), 1);
+  texts_.push_back(std::move(s));
+}
 
 Value moved(const Value& v, Tensor t) {
   const ElemType e = v.elem();
@@ -58,7 +67,7 @@ std::pair<int64_t, int64_t> integer_range(ElemType t) {
     const int64_t n = int64_t{1} << bits;
     return is_signed ? std::pair(-n / 2, n / 2 - 1) : std::pair(int64_t{0}, n - 1);
   }
-  const DType d = *storage_dtype(t);
+  const DType d = number_dtype(t);
   return {static_cast<int64_t>(int_min(d)), static_cast<int64_t>(std::min(int_max(d), int128{INT64_MAX}))};
 }
 
@@ -68,7 +77,7 @@ Value saturated(const Tensor& t, ElemType to) {
   const Tensor kept = t.is_floating_point()
                           ? rounded.clamp(Tensor(static_cast<double>(lo)), Tensor(static_cast<double>(hi)))
                           : rounded.clamp(Tensor(lo), Tensor(hi));
-  return {kept.cast(*storage_dtype(to)), packed_bits(to) ? to : ElemType::kUndefined};
+  return {kept.cast(number_dtype(to)), packed_bits(to) ? to : ElemType::kUndefined};
 }
 
 namespace {

@@ -1,12 +1,27 @@
 /// \file What builders of operators share.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "tinygrad/onnx/node_context.h"
 
 namespace tg::onnx {
+
+/// The texts that an operator makes: the run counts each before the next.
+class TextList {
+ public:
+  /// `count`: how many there will be.
+  TextList(const NodeContext& c, int64_t count);
+  void add(std::string s);
+  size_t size() const { return texts_.size(); }
+  Value in_shape(std::vector<int64_t> shape) { return StringArray::of(std::move(shape), std::move(texts_)); }
+
+ private:
+  Run& run_;
+  std::vector<std::string> texts_;
+};
 
 /// Returns `t` with the element type of `v`, where that is one that is stored wider: for operators that move elements.
 Value moved(const Value& v, Tensor t);

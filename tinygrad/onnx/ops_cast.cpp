@@ -20,13 +20,13 @@ std::string number_text(double v, DType d) {
   return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
 }
 
-StringArray texts_of(const HostArray& h) {
-  StringArray out{h.shape, {}};
+Value texts_of(const NodeContext& c, const HostArray& h) {
+  TextList out(c, static_cast<int64_t>(h.count()));
   for (size_t i = 0; i < h.count(); i++)
-    out.texts.push_back(h.dtype.is_float()  ? number_text(h.floats[i], h.dtype)
-                        : h.dtype.is_bool() ? (h.number(i) != 0 ? "True" : "False")
-                                            : std::to_string(h.ints[i].value.value()));
-  return out;
+    out.add(h.dtype.is_float()  ? number_text(h.floats[i], h.dtype)
+            : h.dtype.is_bool() ? (h.number(i) != 0 ? "True" : "False")
+                                : std::to_string(h.ints[i].value.value()));
+  return out.in_shape(h.shape);
 }
 
 /// Parses a number as XML Schema writes it: also INF and NaN.
@@ -43,17 +43,17 @@ double parsed(const std::string& text) {
 }
 
 Value parsed_texts(const StringArray& s, DType d) {
-  auto out = std::make_shared<HostArray>(d, s.shape);
+  HostElements out;
   for (const std::string& text : s.texts) {
     const double v = parsed(text);
-    if (d.is_float()) out->floats.push_back(truncate_float(v, d));
-    else out->ints.emplace_back(whole(v));
+    if (d.is_float()) out.floats.push_back(truncate_float(v, d));
+    else out.ints.emplace_back(whole(v));
   }
-  return HostRef(out);
+  return HostArray::of(d, s.shape, std::move(out));
 }
 
 Value converted(const NodeContext& c, const Value& v, ElemType to) {
-  if (to == ElemType::kString) return v.strings() ? v : Value(texts_of(*c.data(0)));
+  if (to == ElemType::kString) return v.strings() ? v : texts_of(c, *c.data(0));
   const DType d = c.dtype_of(to);
   if (v.strings()) return parsed_texts(*v.strings(), d);
   const bool plain = packed_bits(to) == 0 && to != ElemType::kFloat8E8M0;

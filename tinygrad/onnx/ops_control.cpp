@@ -73,6 +73,7 @@ Values loop(NodeContext& c) {
   std::vector<Values> scanned(scans);
   for (int64_t i = 0; i < limit && holds(c, condition); i++) {
     c.check(i < kMostIterations, "the loop has more than ", kMostIterations, " iterations");
+    c.run().count_step();
     Values in{Value(HostArray::scalar(i)),
               condition.is_none() ? Value(HostArray::scalar(1, dtypes::bool_)) : condition};
     in.insert(in.end(), carried.begin(), carried.end());
@@ -112,6 +113,7 @@ Values scan_rows(const NodeContext& c, Values state, const Tensors& rows, const 
   c.check(length <= kMostIterations, "the scan has ", length, " steps, more than ", kMostIterations);
   std::vector<Values> scanned(out_as.size());
   for (int64_t t = 0; t < length; t++) {
+    c.run().count_step();
     Values given = state;
     for (size_t k = 0; k < rows.size(); k++) {
       const int64_t at = in[k].reversed ? length - 1 - t : t;
@@ -127,16 +129,24 @@ Values scan_rows(const NodeContext& c, Values state, const Tensors& rows, const 
   return state;
 }
 
+/// Returns how many outputs of the body are collected: those after the states.
+size_t scan_outputs(const NodeContext& c, size_t states) {
+  const size_t all = c.graph("body").outputs.size();
+  c.check(all >= states, "the body gives ", all, " values, expected at least the ", states, " states");
+  return all - states;
+}
+
 /// Version 8 has a batch as the first axis, and the lengths of its rows as the first input.
 Values scan_8(NodeContext& c) {
   const auto n = static_cast<size_t>(c.required_int("num_scan_inputs"));
   c.check(c.count() > n, "got ", c.count(), " inputs, expected more than num_scan_inputs");
-  const size_t states = c.count() - 1 - n, outs = c.graph("body").outputs.size() - states;
+  const size_t states = c.count() - 1 - n, outs = scan_outputs(c, states);
   std::vector<Direction> in = directions(c, "axes", "directions", n);
   const std::vector<Direction> as(outs, {0, false});
   const int64_t batch = c.tensor(1).shape(0);
   std::vector<Tensors> results(states + outs);
   for (int64_t b = 0; b < batch; b++) {
+    c.run().count_step();
     Values state;
     Tensors rows;
     for (size_t i = 1; i < c.count(); i++) {
@@ -155,7 +165,7 @@ Values scan_8(NodeContext& c) {
 Values scan_9(NodeContext& c) {
   const auto n = static_cast<size_t>(c.required_int("num_scan_inputs"));
   c.check(c.count() >= n, "got ", c.count(), " inputs, expected num_scan_inputs");
-  const size_t states = c.count() - n, outs = c.graph("body").outputs.size() - states;
+  const size_t states = c.count() - n, outs = scan_outputs(c, states);
   return scan_rows(c, Values(c.values().begin(), c.values().begin() + static_cast<long>(states)), c.tensors(states),
                    directions(c, "scan_input_axes", "scan_input_directions", n),
                    directions(c, "scan_output_axes", "scan_output_directions", outs));

@@ -6,6 +6,7 @@
 #include "tinygrad/onnx/node_context.h"
 #include "tinygrad/onnx/op_helpers.h"
 #include "tinygrad/onnx/operators.h"
+#include "tinygrad/onnx/run.h"
 
 namespace tg::onnx {
 namespace {
@@ -107,6 +108,7 @@ RegionSamples region_samples(const NodeContext& c, const HostArray& rois, size_t
   c.check(rows > 0 && columns > 0 && rows < 4096 && columns < 4096 && ny < 4096 && nx < 4096 &&
               rows * columns * ny * nx < kMostSamples,
           "a region has ", rows, " x ", columns, " cells of ", ny, " x ", nx, " samples");
+  c.run().count_bytes(rows * columns * ny * nx, sizeof(Corners));
   RegionSamples out{{}, ny * nx};
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < columns; j++)

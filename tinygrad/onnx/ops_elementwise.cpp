@@ -4,6 +4,7 @@
 
 #include "tinygrad/onnx/op_helpers.h"
 #include "tinygrad/onnx/operators.h"
+#include "tinygrad/onnx/run.h"
 
 namespace tg::onnx {
 namespace {
@@ -84,12 +85,11 @@ Values where(NodeContext& c) {
     std::optional<std::vector<int64_t>> s = broadcast_shape(a.shape, b.shape);
     if (s) s = broadcast_shape(*s, condition->shape);
     c.check(s.has_value(), "got inputs that do not broadcast");
+    TextList out(c, element_count(*s));
     const auto i = broadcast_positions(a.shape, *s), j = broadcast_positions(b.shape, *s),
                k = broadcast_positions(condition->shape, *s);
-    StringArray out{*s, {}};
-    for (size_t n = 0; n < i.size(); n++)
-      out.texts.push_back(condition->number(k[n]) != 0 ? a.texts[i[n]] : b.texts[j[n]]);
-    return {out};
+    for (size_t n = 0; n < i.size(); n++) out.add(condition->number(k[n]) != 0 ? a.texts[i[n]] : b.texts[j[n]]);
+    return {out.in_shape(*s)};
   }
   return {moved(c.value(1), c.tensor(0).where(c.tensor(1), c.tensor(2)))};
 }
@@ -99,10 +99,11 @@ Values equal(NodeContext& c) {
   const StringArray &a = c.strings(0), &b = c.strings(1);
   const std::optional<std::vector<int64_t>> s = broadcast_shape(a.shape, b.shape);
   c.check(s.has_value(), "got shapes that do not broadcast");
+  c.run().count_bytes(element_count(*s), sizeof(HostInt));
   const auto i = broadcast_positions(a.shape, *s), j = broadcast_positions(b.shape, *s);
-  auto out = std::make_shared<HostArray>(dtypes::bool_, *s);
-  for (size_t n = 0; n < i.size(); n++) out->ints.emplace_back(int64_t{a.texts[i[n]] == b.texts[j[n]]});
-  return {Value(HostRef(out))};
+  std::vector<HostInt> out;
+  for (size_t n = 0; n < i.size(); n++) out.emplace_back(int64_t{a.texts[i[n]] == b.texts[j[n]]});
+  return {HostArray::of(dtypes::bool_, *s, {std::move(out), {}})};
 }
 
 /// Computes a function of 16-bit floats in float32, so that it is rounded once.

@@ -205,6 +205,7 @@ std::vector<ResizedAxis> resized_axes(const NodeContext& c, const Shape& s) {
     for (ResizedAxis& a : out) {
       a.scale = common;
       a.to = whole(std::floor(common * static_cast<double>(a.from) + 0.5));
+      c.check(a.to >= 0 && a.to <= kMostElements, "axis ", a.axis, " of ", a.from, " elements gets ", a.to);
     }
   return out;
 }

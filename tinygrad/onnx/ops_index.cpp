@@ -1,5 +1,8 @@
 /// \file Operators that select and write elements by number.
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -28,21 +31,29 @@ HostRef host_gather(const HostArray& row, const HostArray& index) {
   return host_take(row, at, index.shape);
 }
 
+/// Refuses an input of indices that are no integers.
+void check_index(const NodeContext& c, size_t i) {
+  const Value& v = c.value(i);
+  const std::optional<DType> d = v.strings() ? std::nullopt : storage_dtype(v.elem());
+  c.check(d && d->is_int(), "input ", i, " has elements of type ", elem_name(v.elem()), ", expected integers");
+}
+
 Values gather(NodeContext& c) {
   const Value& v = c.value(0);
   const Shape s = v.shape();
+  check_index(c, 1);
   const int axis = normal_axis(c.attr("axis", int64_t{0}), static_cast<int64_t>(s.size()));
   const HostArray* index = c.known(1);
   if (const HostArray* row = v.host(); row && s.size() == 1 && index && !index->symbolic())
     return {host_gather(*row, *index)};
   if (const StringArray* texts = v.strings(); texts && s.size() == 1) {
     const HostRef at = c.host(1);
-    StringArray out{at->shape, {}};
+    TextList out(c, static_cast<int64_t>(at->count()));
     for (size_t i = 0; i < at->count(); i++) {
       const auto k = static_cast<int64_t>(at->number(i));
-      out.texts.push_back(texts->texts.at(static_cast<size_t>(k < 0 ? k + s[0].value() : k)));
+      out.add(texts->texts.at(static_cast<size_t>(k < 0 ? k + s[0].value() : k)));
     }
-    return {out};
+    return {out.in_shape(at->shape)};
   }
   const Tensor x = c.tensor(0);
   if (index && index->count() == 1 && !index->symbolic()) {  // a view
@@ -186,6 +197,17 @@ Values top_k(NodeContext& c) {
   return {values, at.cast(dtypes::int64)};
 }
 
+/// Returns integers that compare as the elements do: NaN is equal to itself and above all, -0 is 0.
+int64_t comparable(const HostArray& h, size_t i) {
+  if (!h.dtype.is_float()) {
+    const int64_t v = h.ints[i].value.value();
+    return h.dtype == dtypes::uint64 ? v ^ INT64_MIN : v;
+  }
+  const double v = std::isnan(h.floats[i]) ? std::numeric_limits<double>::quiet_NaN() : h.floats[i] + 0.0;
+  const auto bits = std::bit_cast<int64_t>(v);
+  return bits < 0 ? bits ^ INT64_MAX : bits;
+}
+
 /// The elements or slices without repetitions, sorted or in the order they come in; the host compares them.
 Values unique(NodeContext& c) {
   const Tensor x = c.tensor(0);
@@ -193,18 +215,18 @@ Values unique(NodeContext& c) {
   const int axis = named ? normal_axis(*named, x.ndim()) : 0;
   const Tensor rows = named ? x.permute(moved_axis(x.ndim(), axis, 0)) : x.reshape(Shape{-1});
   const int64_t n = rows.shape(0), each = n ? rows.numel() / n : 0;
-  const HostRef h = Run::read_data(rows);
-  std::map<std::vector<double>, size_t> numbers;  // of each different slice
+  const HostRef h = c.run().read_data(rows);
+  std::map<std::vector<int64_t>, size_t> numbers;  // of each different slice
   std::vector<int64_t> first, count, inverse;
-  std::vector<const std::vector<double>*> keys;
+  std::vector<const std::vector<int64_t>*> keys;
   for (int64_t i = 0; i < n; i++) {
-    std::vector<double> key;
-    for (int64_t k = 0; k < each; k++) key.push_back(h->number(static_cast<size_t>(i * each + k)));
+    std::vector<int64_t> key;
+    for (int64_t k = 0; k < each; k++) key.push_back(comparable(*h, static_cast<size_t>(i * each + k)));
     const auto [at, is_new] = numbers.try_emplace(std::move(key), first.size());
     if (is_new) {
-      first.push_back(i);
-      count.push_back(0);
-      keys.push_back(&at->first);
+        first.push_back(i);
+        count.push_back(0);
+        keys.push_back(&at->first);
     }
     count[at->second]++;
     inverse.push_back(static_cast<int64_t>(at->second));

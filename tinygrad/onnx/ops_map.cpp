@@ -40,9 +40,9 @@ Values zip_map(NodeContext& c) {
 Value array_of(const NodeContext& c, const std::vector<ValueMap::Item>& items, std::vector<int64_t> shape,
                ElemType elem) {
   if (elem == ElemType::kString) {
-    StringArray out{std::move(shape), {}};
-    for (const ValueMap::Item& i : items) out.texts.push_back(std::get<std::string>(i));
-    return out;
+    std::vector<std::string> texts;
+    for (const ValueMap::Item& i : items) texts.push_back(std::get<std::string>(i));
+    return StringArray::of(std::move(shape), std::move(texts));
   }
   if (elem == ElemType::kInt64) {
     std::vector<int64_t> out;

@@ -21,6 +21,7 @@ Tensor as_floats(const NodeContext& c, size_t i) {
 
 Values array_feature_extractor(NodeContext& c) {
   const Tensor x = c.tensor(0), at = c.tensor(1).cast(dtypes::int64).reshape(Shape{-1});
+  c.check(x.ndim() > 0, "got a scalar, expected features along an axis");
   std::vector<Index> index(static_cast<size_t>(x.ndim() - 1), Index(Slice()));
   index.emplace_back(at);
   const Tensor out = x.index(index);
@@ -102,7 +103,7 @@ void add_side(const NodeContext& c, const std::string& side, std::vector<double>
   if (const TensorProto* t = c.attr_tensor(side + "_tensor")) {
     for (const std::string_view s : t->strings) texts.emplace_back(s);
     if (t->type == ElemType::kString) return;
-    type = *storage_dtype(t->type);
+    type = number_dtype(t->type);
     const HostRef h = host_array_of(t->bytes.bytes, type, t->dims);
     for (size_t i = 0; i < h->count(); i++) numbers.push_back(h->number(i));
   } else if (c.has_attribute(side + "_floats")) {
@@ -132,7 +133,7 @@ Mapping mapping_of(const NodeContext& c) {
   m.otherwise_text = c.attr("default_string", "_Unused");
   if (const TensorProto* t = c.attr_tensor("default_tensor")) {
     if (t->type == ElemType::kString) m.otherwise_text = t->strings.empty() ? "" : std::string(t->strings[0]);
-    else m.otherwise = host_array_of(t->bytes.bytes, *storage_dtype(t->type), t->dims)->number(0);
+    else m.otherwise = host_array_of(t->bytes.bytes, number_dtype(t->type), t->dims)->number(0);
   }
   c.check(std::max(m.key_numbers.size(), m.key_texts.size()) == std::max(m.value_numbers.size(), m.value_texts.size()),
           "keys and values are of different lengths");
@@ -168,9 +169,9 @@ Values label_encoder(NodeContext& c) {
       at.push_back(numbers.contains(h->number(i)) ? std::optional(numbers[h->number(i)]) : std::nullopt);
   }
   if (!m.value_texts.empty()) {
-    StringArray out{shape, {}};
-    for (const auto& i : at) out.texts.push_back(i ? m.value_texts[*i] : m.otherwise_text);
-    return {out};
+    TextList out(c, static_cast<int64_t>(at.size()));
+    for (const auto& i : at) out.add(i ? m.value_texts.at(*i) : m.otherwise_text);
+    return {out.in_shape(shape)};
   }
   std::vector<double> out;
   for (const auto& i : at) out.push_back(i ? m.value_numbers[*i] : m.otherwise);
@@ -192,13 +193,14 @@ Values category_mapper(NodeContext& c) {
     return {Tensor::from(out, shape_of(s->shape), {.device = c.device()})};
   }
   const HostRef h = c.data(0);
-  StringArray out{h->shape, {}};
+  c.check(!h->dtype.is_float(), "input 0 has type ", h->dtype, ", expected integers or texts");
+  TextList out(c, static_cast<int64_t>(h->count()));
   for (const HostInt& v : h->ints) {
     const auto at = std::ranges::find(numbers, v.value.value());
-    out.texts.push_back(at == numbers.end() ? c.attr("default_string", "_Unused")
-                                            : words[static_cast<size_t>(at - numbers.begin())]);
+    out.add(at == numbers.end() ? c.attr("default_string", "_Unused")
+                                : words[static_cast<size_t>(at - numbers.begin())]);
   }
-  return {out};
+  return {out.in_shape(h->shape)};
 }
 
 Values linear_regressor(NodeContext& c) {

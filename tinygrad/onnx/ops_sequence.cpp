@@ -79,6 +79,7 @@ Values map(NodeContext& c) {
   std::vector<Sequence> out(body.outputs.size());
   for (size_t k = 0; k < out.size(); k++) out[k].elem = body.outputs[k].type.elem;
   for (size_t i = 0; i < n; i++) {
+    c.run().count_step();
     Values given;
     for (const Value& v : c.values()) {
       c.check(!v.sequence() || i < v.sequence()->items.size(), "got sequences of different lengths");

@@ -22,9 +22,7 @@ Values constant(NodeContext& c) {
   if (const TensorProto* t = c.attr_tensor("value")) return {c.run().constant(*t)};
   const DType f = c.dtype_of(ElemType::kFloat);
   const auto floats = [&](const std::vector<double>& v, std::vector<int64_t> shape) {
-    auto out = std::make_shared<HostArray>(f, std::move(shape));
-    out->floats = v;
-    return Values{HostRef(out)};
+    return Values{HostArray::of(f, std::move(shape), {{}, v})};
   };
   if (const Attribute* a = c.find("value_float")) return floats({static_cast<double>(a->f)}, {});
   if (c.has_attribute("value_floats")) {
@@ -36,10 +34,10 @@ Values constant(NodeContext& c) {
     const std::vector<int64_t> v = c.attr_ints("value_ints");
     return {HostArray::of_ints({v.begin(), v.end()})};
   }
-  if (c.has_attribute("value_string")) return {StringArray{{}, {c.attr("value_string", "")}}};
+  if (c.has_attribute("value_string")) return {StringArray::of({}, {c.attr("value_string", "")})};
   if (c.has_attribute("value_strings")) {
     std::vector<std::string> v = c.attr_strings("value_strings");
-    return {StringArray{{static_cast<int64_t>(v.size())}, v}};
+    return {StringArray::of({static_cast<int64_t>(v.size())}, v)};
   }
   c.fail("has none of value, value_float, value_floats, value_int, value_ints, value_string and value_strings");
 }
@@ -65,11 +63,9 @@ Values size(NodeContext& c) {
 
 /// Returns the value with its elements in another shape of as many.
 Value reshaped(const Value& v, const Shape& to) {
-  if (const StringArray* s = v.strings()) return StringArray{to.ints(), s->texts};
+  if (const StringArray* s = v.strings()) return StringArray::of(to.ints(), s->texts);
   if (const HostArray* h = v.host(); h && !to.symbolic()) {
-    std::vector<size_t> all(h->count());
-    std::iota(all.begin(), all.end(), size_t{0});
-    return host_take(*h, all, to.ints());
+    return HostArray::of(h->dtype, to.ints(), {h->ints, h->floats});
   }
   return moved(v, v.as_tensor().reshape(to));
 }
@@ -159,13 +155,15 @@ Values concat(NodeContext& c) {
   const int64_t axis = c.opset() < 4 ? c.attr("axis", int64_t{1}) : c.required_int("axis");
   const auto is_row = [](const Value& v) { return v.host() && v.host()->shape.size() == 1; };
   if (std::ranges::all_of(c.values(), is_row)) {
-    auto out = std::make_shared<HostArray>(c.known(0)->dtype, std::vector<int64_t>{0});
+    HostElements out;
     for (const Value& v : c.values()) {
-      out->ints.insert(out->ints.end(), v.host()->ints.begin(), v.host()->ints.end());
-      out->floats.insert(out->floats.end(), v.host()->floats.begin(), v.host()->floats.end());
+      TG_CHECK(DTypeError, v.host()->dtype == c.known(0)->dtype, "got inputs of types ", c.known(0)->dtype, " and ",
+               v.host()->dtype, ", expected one type");
+      out.ints.insert(out.ints.end(), v.host()->ints.begin(), v.host()->ints.end());
+      out.floats.insert(out.floats.end(), v.host()->floats.begin(), v.host()->floats.end());
     }
-    out->shape[0] = static_cast<int64_t>(out->count());
-    if (out->shape[0] <= kMostHostElements) return {HostRef(out)};
+    const auto n = static_cast<int64_t>(out.ints.size() + out.floats.size());
+    if (n <= kMostHostElements) return {HostArray::of(c.known(0)->dtype, {n}, std::move(out))};
   }
   Tensors parts;
   for (const Tensor& t : c.tensors())
@@ -263,7 +261,7 @@ Values slice(NodeContext& c) {
   const std::vector<Cut> cuts = cuts_of(c, static_cast<int64_t>(s.size()));
   for (const Cut& cut : cuts) TG_CHECK(ValueError, cut.step != 0, "got a step of 0");
   const auto is_known = [](const Cut& cut) { return !cut.from.symbolic() && !cut.to.symbolic(); };
-  if (c.known(0) && std::ranges::all_of(cuts, is_known)) {
+  if (c.known(0) && is_host_size(c.known(0)->shape) && std::ranges::all_of(cuts, is_known)) {
     HostRef out = c.value(0).host_ref();
     for (const Cut& cut : cuts) out = host_slice(*out, cut);
     return {out};
@@ -278,8 +276,7 @@ Values expand(NodeContext& c) {
   const Shape from = c.value(0).shape(), to = c.sizes(1);
   if (const HostArray* h = c.known(0); h && !to.symbolic()) {
     const auto shape = broadcast_shape(h->shape, to.ints());
-    if (shape && shape_of(*shape).numel() <= kMostHostElements)
-      return {host_take(*h, broadcast_positions(h->shape, *shape), *shape)};
+    if (shape && is_host_size(*shape)) return {host_take(*h, broadcast_positions(h->shape, *shape), *shape)};
   }
   Shape out = to.size() >= from.size() ? to : from;
   const size_t rank = out.size();
@@ -330,7 +327,7 @@ Values constant_of_shape(NodeContext& c) {
   c.check(!t || t->count() == 1, "value has ", t ? t->count() : 0, " elements, expected one");
   const DType d = t ? v.as_tensor().dtype() : f;
   const HostArray* h = v.host();
-  if (h && !s.symbolic() && !d.is_float() && s.numel() <= kMostHostElements)
+  if (h && !s.symbolic() && !d.is_float() && is_host_size(s.ints()))
     return {host_take(*h, std::vector<size_t>(static_cast<size_t>(s.numel()), 0), s.ints())};
   if (t && !h) return {moved(v, v.as_tensor().reshape(Shape{}).expand(s))};
   const Scalar value = !h ? Scalar(0.0) : d.is_float() ? Scalar(h->floats[0]) : Scalar(h->ints[0].value.value());

@@ -5,6 +5,7 @@
 
 #include "tinygrad/onnx/op_helpers.h"
 #include "tinygrad/onnx/operators.h"
+#include "tinygrad/onnx/run.h"
 
 namespace tg::onnx {
 namespace {
@@ -114,6 +115,7 @@ Values mel_weights(NodeContext& c) {
   for (int64_t i = 0; i < bands + 2; i++)
     edges.push_back(whole(std::floor(static_cast<double>(length + 1) * hertz(static_cast<double>(i) * step + from) /
                                      static_cast<double>(rate))));
+  c.run().count_bytes(columns * bands, sizeof(double));
   std::vector<double> out(static_cast<size_t>(columns * bands), 0);
   const auto at = [&](int64_t row, int64_t band) -> double& { return out.at(static_cast<size_t>(row * bands + band)); };
   for (int64_t b = 0; b < bands; b++) {

@@ -8,8 +8,9 @@
 #include <memory>
 #include <set>
 
-#include "tinygrad/onnx/node_context.h"
+#include "tinygrad/onnx/op_helpers.h"
 #include "tinygrad/onnx/operators.h"
+#include "tinygrad/onnx/run.h"
 
 namespace tg::onnx {
 namespace {
@@ -41,26 +42,27 @@ Values normalize(NodeContext& c) {
   const bool sensitive = c.flag("is_case_sensitive");
   std::set<std::string> stops;
   for (const std::string& w : c.attr_strings("stopwords")) stops.insert(sensitive ? w : lower(w));
-  StringArray out{x.shape, {}};
+  TextList out(c, static_cast<int64_t>(x.texts.size()));
+  std::vector<int64_t> shape = x.shape;
   c.check(x.shape.size() == 1 || (x.shape.size() == 2 && x.shape[0] == 1), "got ", x.shape.size(),
           " axes, expected (n,) or (1, n)");
   for (const std::string& text : x.texts) {
     if (stops.contains(sensitive ? text : lower(text))) continue;
-    out.texts.push_back(change == "LOWER" ? lower(text) : change == "UPPER" ? upper(text) : text);
+    out.add(change == "LOWER" ? lower(text) : change == "UPPER" ? upper(text) : text);
   }
-  if (out.texts.empty()) out.texts.emplace_back();
-  out.shape.back() = static_cast<int64_t>(out.texts.size());
-  return {out};
+  if (out.size() == 0) out.add("");
+  shape.back() = static_cast<int64_t>(out.size());
+  return {out.in_shape(std::move(shape))};
 }
 
 Values concat(NodeContext& c) {
   const StringArray &a = c.strings(0), &b = c.strings(1);
   const std::optional<std::vector<int64_t>> s = broadcast_shape(a.shape, b.shape);
   c.check(s.has_value(), "got shapes that do not broadcast");
+  TextList out(c, element_count(*s));
   const std::vector<size_t> i = broadcast_positions(a.shape, *s), j = broadcast_positions(b.shape, *s);
-  StringArray out{*s, {}};
-  for (size_t k = 0; k < i.size(); k++) out.texts.push_back(a.texts[i[k]] + b.texts[j[k]]);
-  return {out};
+  for (size_t k = 0; k < i.size(); k++) out.add(a.texts[i[k]] + b.texts[j[k]]);
+  return {out.in_shape(*s)};
 }
 
 /// Splits at a delimiter, or without one at runs of spaces, at most `most` times.
@@ -93,18 +95,19 @@ Values split(NodeContext& c) {
   std::vector<std::vector<std::string>> all;
   size_t longest = 0;
   for (const std::string& text : x.texts) {
+    c.run().count_bytes(static_cast<int64_t>(text.size() + 1), sizeof(std::string));  // the most parts it may have
     all.push_back(parts_of(text, delimiter, most));
     longest = std::max(longest, all.back().size());
   }
-  StringArray out{x.shape, {}};
-  out.shape.push_back(static_cast<int64_t>(longest));
-  auto counts = std::make_shared<HostArray>(dtypes::int64, x.shape);
+  std::vector<int64_t> shape = x.shape;
+  shape.push_back(static_cast<int64_t>(longest));
+  TextList out(c, element_count(shape));
+  std::vector<HostInt> counts;
   for (std::vector<std::string>& parts : all) {
-    counts->ints.emplace_back(static_cast<int64_t>(parts.size()));
-    parts.resize(longest);
-    out.texts.insert(out.texts.end(), parts.begin(), parts.end());
+    counts.emplace_back(static_cast<int64_t>(parts.size()));
+    for (size_t k = 0; k < longest; k++) out.add(k < parts.size() ? std::move(parts[k]) : std::string());
   }
-  return {out, Value(HostRef(counts))};
+  return {out.in_shape(std::move(shape)), HostArray::of(dtypes::int64, x.shape, {std::move(counts), {}})};
 }
 
 /// Says for each text whether a pattern matches all of it.
@@ -123,14 +126,14 @@ Values full_match(NodeContext& c) {
   const std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> limits(
       pcre2_match_context_create(nullptr), pcre2_match_context_free);
   pcre2_set_match_limit(limits.get(), 1000000);
-  auto out = std::make_shared<HostArray>(dtypes::bool_, x.shape);
+  std::vector<HostInt> out;
   for (const std::string& text : x.texts) {
     const int found =
         pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0, data.get(), limits.get());
     TG_CHECK(ValueError, found >= 0 || found == PCRE2_ERROR_NOMATCH, "matching a text failed with error ", found);
-    out->ints.emplace_back(int64_t{found >= 0});
+    out.emplace_back(int64_t{found >= 0});
   }
-  return {Value(HostRef(out))};
+  return {HostArray::of(dtypes::bool_, x.shape, {std::move(out), {}})};
 }
 
 /// Words are numbers or texts; as keys of n-grams both are texts.
@@ -153,8 +156,12 @@ Pool pool_of(const NodeContext& c) {
   p.weights = c.attr_floats("weights", std::vector<double>(p.indexes.size(), 1));
   size_t number = 0;
   for (size_t n = 1; n <= starts.size(); n++) {
-    const auto end = n < starts.size() ? static_cast<size_t>(starts[n]) : words.size();
-    for (auto at = static_cast<size_t>(starts[n - 1]); at + n <= end && end <= words.size(); at += n)
+    const auto all = static_cast<int64_t>(words.size()), start = starts[n - 1],
+               stop = n < starts.size() ? starts[n] : all;
+    c.check(0 <= start && start <= stop && stop <= all, "ngram_counts has the bounds ", start, " and ", stop, " for ",
+            all, " words");
+    const auto end = static_cast<size_t>(stop);
+    for (auto at = static_cast<size_t>(start); at + n <= end; at += n)
       p.columns.emplace(Gram(words.begin() + static_cast<long>(at), words.begin() + static_cast<long>(at + n)),
                         number++);
   }
@@ -197,6 +204,7 @@ Values tf_idf(NodeContext& c) {
   c.check(s.size() == 1 || s.size() == 2, "got shape ", s, ", expected one or two axes");
   const auto rows = s.size() == 2 ? static_cast<size_t>(s[0].value()) : 1;
   const size_t each = rows ? words.size() / rows : 0;
+  c.run().count_bytes(static_cast<int64_t>(rows) * pool.width, sizeof(double));
   std::vector<double> counts(rows * static_cast<size_t>(pool.width), 0);
   for (size_t r = 0; r < rows; r++)
     count_grams(c, pool,

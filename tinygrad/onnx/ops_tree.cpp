@@ -131,7 +131,7 @@ std::vector<double> numbers_of(const NodeContext& c, const std::string& name) {
   const TensorProto* t = c.attr_tensor(name + "_as_tensor");
   if (!t) return c.attr_floats(name);
   std::vector<double> out;
-  const HostRef h = host_array_of(t->bytes.bytes, *storage_dtype(t->type), t->dims);
+  const HostRef h = host_array_of(t->bytes.bytes, number_dtype(t->type), t->dims);
   for (size_t i = 0; i < h->count(); i++) out.push_back(h->number(i));
   return out;
 }
@@ -266,7 +266,7 @@ std::vector<double> tensor_numbers(const NodeContext& c, const char* name) {
   const TensorProto* t = c.attr_tensor(name);
   if (!t) return {};
   std::vector<double> out;
-  const HostRef h = host_array_of(t->bytes.bytes, *storage_dtype(t->type), t->dims);
+  const HostRef h = host_array_of(t->bytes.bytes, number_dtype(t->type), t->dims);
   for (size_t i = 0; i < h->count(); i++) out.push_back(h->number(i));
   return out;
 }

@@ -17,7 +17,7 @@ using Wire = protozero::pbf_wire_type;
 
 std::string quoted(std::string_view s) { return str("\"", s.substr(0, 80), s.size() > 80 ? "..." : "", "\""); }
 
-/// Counts what parsing allocates: a file of n bytes may take 64 n and 64 MB.
+/// Counts what parsing allocates: a file of n bytes may take 64 n and 64 MB, one beside it 16 n.
 class Budget {
  public:
   explicit Budget(size_t bytes) : left_(bytes * 64 + (size_t{64} << 20)) {}
@@ -25,6 +25,8 @@ class Budget {
     TG_CHECK(FormatError, bytes <= left_, "got more entries than a file of this size can have");
     left_ -= bytes;
   }
+  /// Adds what a file beside the model pays for: it may be widened, but not again and again.
+  void add_file(size_t bytes) { left_ += bytes * 16; }
 
  private:
   size_t left_;
@@ -35,6 +37,17 @@ struct Source {
   HostBytes bytes;
   ExternalData external;
   Budget budget;
+
+  /// Sets the elements of a tensor that lie in a file beside the model.
+  void read_external(TensorProto& t, const TensorFields& from) {
+    const ExternalData::Part part = external.part(from.external);
+    budget.add_file(part.new_bytes);
+    if (t.type != ElemType::kString && !is_stored_raw(t.type))
+      budget.take(static_cast<size_t>(t.count()) * static_cast<size_t>(number_dtype(t.type).itemsize()));
+    TensorFields fields;
+    fields.raw = part.bytes;
+    decode_tensor(t, fields, part.owner);
+  }
 };
 
 /// Runs `body`; an error in it begins with the place that `where` returns.
@@ -235,7 +248,7 @@ TensorProto parse_tensor(Message m) {
              throw FormatError(str("got ", t.dims.size(), " axes, expected at most ", kMaxAxes));
            for (const int64_t d : t.dims) TG_CHECK(FormatError, d >= 0, "dims has a negative size ", d);
            if (fields.outside) {
-             m.source().external.read(t, fields.external);
+             m.source().read_external(t, fields);
            } else {
              m.source().budget.take(fields.raw ? 0 : fields.values() * 8);
              decode_tensor(t, fields, m.source().bytes.owner);

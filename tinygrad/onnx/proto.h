@@ -51,6 +51,8 @@ std::string elem_name(ElemType t);
 /// Returns the type tensors store elements in. Narrow types that this library lacks are stored wider: 4 and 2-bit
 /// integers in 8 bits, FLOAT4E2M1 and FLOAT8E8M0 in float32. Nothing for texts, complex and unknown types.
 std::optional<DType> storage_dtype(ElemType t);
+/// The same of a type that must be one of numbers; FormatError for others.
+DType number_dtype(ElemType t);
 /// Returns the element type that tensors of `d` have in a file. DTypeError for weak types and void.
 ElemType elem_type_of(DType d);
 /// Returns the bits of one element where several share a byte, else 0.

@@ -13,8 +13,6 @@ namespace {
 
 /// Most functions and graphs that are inside of each other while a model runs.
 constexpr int kMostCalls = 64;
-/// Most nodes that one run executes, those of loops in each iteration.
-constexpr int64_t kMostNodes = 1 << 19;
 
 std::string describe(const Node& n) {
   return str("[onnx] node \"", n.name.substr(0, 80), "\" (", n.domain.empty() ? "" : str(n.domain, "."), n.op,
@@ -36,8 +34,10 @@ template <class F> auto naming(const Node& n, F&& body) {
     throw OverflowError(text(e));
   } catch (const ValueError& e) { throw ValueError(text(e)); } catch (const FormatError& e) {
     throw FormatError(text(e));
-  } catch (const std::out_of_range&) {
+  } catch (const DeviceError& e) { throw DeviceError(text(e)); } catch (const std::out_of_range&) {
     throw FormatError(printable(describe(n)) + "an input or attribute has fewer elements than are needed");
+  } catch (const std::length_error&) {
+    throw FormatError(printable(describe(n)) + "an input or attribute asks for more elements than there can be");
   }
 }
 
@@ -55,12 +55,8 @@ void print_node(size_t number, const Node& n, const Values& inputs, const Values
 
 /// Returns a constant of the file as the value that nodes see.
 Value make_constant(const TensorProto& t, const RunOptions& options) {
-  if (t.type == ElemType::kString) {
-    StringArray out{t.dims, {}};
-    for (const std::string_view s : t.strings) out.texts.emplace_back(s);
-    return out;
-  }
-  const DType d = *storage_dtype(t.type);
+  if (t.type == ElemType::kString) { return StringArray::of(t.dims, {t.strings.begin(), t.strings.end()}); }
+  const DType d = number_dtype(t.type);
   const bool plain = packed_bits(t.type) == 0 && t.type != ElemType::kFloat8E8M0;
   const bool converted = t.type == ElemType::kFloat && options.float_type != d;
   const bool trained = options.trainable && d.is_float();
@@ -132,7 +128,7 @@ void Run::execute(const GraphPlan& plan, Frame& frame) {
 }
 
 Values Run::execute_node(const Node& node, Frame& frame) {
-  TG_CHECK(FormatError, ++executed_ <= kMostNodes, "is node number ", executed_, " of a run: more than are executed");
+  count_step();
   Values inputs;
   for (const std::string_view name : node.inputs) {
     const Value* v = name.empty() ? nullptr : frame.find(name);
@@ -196,7 +192,22 @@ HostRef Run::read(const Tensor& t) const {
   return std::static_pointer_cast<const HostArray>(JitCore::decide(t, [&] { return read_data(t); }));
 }
 
-HostRef Run::read_data(const Tensor& t) {
+void Run::count_step() {
+  TG_CHECK(FormatError, ++executed_ <= options_.most.nodes, "is node or iteration number ", executed_,
+           " of a run: more than are executed");
+}
+
+void Run::count_bytes(int64_t elements, size_t each) {
+  int64_t bytes = 0;
+  const bool over = __builtin_mul_overflow(elements, static_cast<int64_t>(each), &bytes);
+  TG_CHECK(FormatError, !over && bytes <= options_.most.bytes - bytes_, "makes ", elements, " elements of ", each,
+           " bytes after ", bytes_, " bytes on the host, expected at most ", options_.most.bytes, " bytes in a run");
+  bytes_ += bytes;
+}
+
+HostRef Run::read_data(const Tensor& t) const {
+  TG_CHECK(FormatError, t.numel() <= options_.most.read, "the host reads a tensor of ", t.numel(),
+           " elements, expected at most ", options_.most.read);
   std::vector<int64_t> shape;
   for (const SInt& n : t.shape()) shape.push_back(n.value());
   const HostBytes bytes = host_bytes(t.detach());

@@ -27,6 +27,13 @@ struct Frame {
   int64_t opset(std::string_view domain) const;
 };
 
+/// What one run may use: models of any size in files of any source end.
+struct RunLimits {
+  int64_t nodes = 1 << 19;  ///< that are executed, those of loops in each iteration; an iteration counts as well
+  int64_t read = int64_t{1} << 26;   ///< elements that the host reads of one tensor
+  int64_t bytes = int64_t{1} << 29;  ///< of the texts and tables that operators make on the host
+};
+
 /// What a model and its runs share; see model.h.
 struct RunOptions {
   std::string device;
@@ -34,6 +41,7 @@ struct RunOptions {
   bool trainable = false;  ///< no constant is folded or becomes a literal
   bool trace = false;      ///< prints each node
   int64_t limit = -1;      ///< the number of the last node that is executed; -1: all are
+  RunLimits most = {};
 };
 
 /// The constants of a file as values, each made once for all runs of a model.
@@ -62,7 +70,11 @@ class Run {
   /// JitCore::decide for calls inside of captured functions.
   HostRef read(const Tensor& t) const;
   /// Reads elements that results are made of. JitError inside of a function that is being captured.
-  static HostRef read_data(const Tensor& t);
+  HostRef read_data(const Tensor& t) const;
+  /// Counts a node, or an iteration of a loop whose body may have none. FormatError when there are too many.
+  void count_step();
+  /// Counts elements of texts or tables that an operator makes on the host. FormatError when there are too many bytes.
+  void count_bytes(int64_t elements, size_t each);
 
   const std::string& device() const { return options_.device; }
   DType float_type() const { return options_.float_type; }
@@ -84,7 +96,7 @@ class Run {
   size_t number_ = 0;  ///< of the node of the main graph that is executed
   const Node* stopped_at_ = nullptr;
   int depth_ = 0;
-  int64_t executed_ = 0;
+  int64_t executed_ = 0, bytes_ = 0;
 };
 
 }  // namespace tg::onnx

@@ -75,9 +75,6 @@ std::span<std::byte> put_code(std::span<std::byte> at, ElemType t, uint8_t code)
   }
 }
 
-/// Returns whether the bytes of a file are the stored form.
-bool is_stored_raw(ElemType t) { return packed_bits(t) == 0 && t != ElemType::kFloat8E8M0; }
-
 /// Returns `count` elements whose codes are in bytes.
 HostBytes widened(ElemType t, std::span<const std::byte> codes, size_t count) {
   const int bits = packed_bits(t);
@@ -107,7 +104,7 @@ HostBytes from_typed(const TensorProto& t, const TensorFields& f, size_t count) 
              " elements");
     return widened(t.type, codes, count);
   }
-  const DType d = *storage_dtype(t.type);
+  const DType d = number_dtype(t.type);
   const size_t have = t.type == ElemType::kFloat    ? f.floats.size()
                       : t.type == ElemType::kDouble ? f.doubles.size()
                                                     : f.ints.size();
@@ -131,20 +128,30 @@ std::optional<DType> storage_dtype(ElemType t) {
   const TypeRow* row = row_of(t);
   return row ? row->storage : std::nullopt;
 }
+DType number_dtype(ElemType t) {
+  const std::optional<DType> d = storage_dtype(t);
+  TG_CHECK(FormatError, d, "got elements of type ", elem_name(t), ", expected numbers");
+  return *d;
+}
 int packed_bits(ElemType t) {
   const TypeRow* row = row_of(t);
   return row ? row->packed : 0;
 }
+bool is_stored_raw(ElemType t) { return packed_bits(t) == 0 && t != ElemType::kFloat8E8M0; }
 ElemType elem_type_of(DType d) {
   for (int32_t i = 0; i < static_cast<int32_t>(ElemType::kUInt4); i++)
     if (kTypes[i].storage == d) return static_cast<ElemType>(i);
   throw DTypeError(str("[onnx] got ", d, ", expected a type that ONNX has"));
 }
 
+/// Most elements of a tensor: those of any type have bits that an int64 counts.
+constexpr int64_t kMostElements = INT64_MAX / 64;
+
 int64_t TensorProto::count() const {
   int64_t n = 1;
   for (const int64_t d : dims)
-    TG_CHECK(FormatError, !__builtin_mul_overflow(n, d, &n), "dims have more elements than a tensor can have");
+    TG_CHECK(FormatError, !__builtin_mul_overflow(n, d, &n) && n <= kMostElements,
+             "dims have more elements than a tensor can have");
   return n;
 }
 
@@ -163,6 +170,7 @@ void decode_tensor(TensorProto& t, const TensorFields& f, const std::shared_ptr<
     TG_CHECK(FormatError, t.strings.size() == count, "string_data has ", t.strings.size(), " texts, expected ", count);
     return;
   }
+  TG_CHECK(FormatError, t.strings.empty(), "has texts, but elements of type ", elem_name(t.type));
   const std::optional<DType> d = storage_dtype(t.type);
   TG_CHECK(FormatError, d, "data_type is ", elem_name(t.type), ", expected a type of numbers or texts");
   if (!f.raw) {
@@ -172,13 +180,13 @@ void decode_tensor(TensorProto& t, const TensorFields& f, const std::shared_ptr<
   const auto raw = std::as_bytes(std::span(f.raw->data(), f.raw->size()));
   const size_t bits = packed_bits(t.type) ? static_cast<size_t>(packed_bits(t.type))
                                           : static_cast<size_t>(is_stored_raw(t.type) ? d->itemsize() : 1) * 8;
-  TG_CHECK(FormatError, count <= SIZE_MAX / 64 && raw.size() == (count * bits + 7) / 8, "raw_data has ", raw.size(),
-           " bytes, expected ", count, " elements of type ", elem_name(t.type));
+  TG_CHECK(FormatError, raw.size() == (count * bits + 7) / 8, "raw_data has ", raw.size(), " bytes, expected ", count,
+           " elements of type ", elem_name(t.type));
   t.bytes = is_stored_raw(t.type) ? HostBytes{raw, owner, HostBytes::Access::kReadOnly} : widened(t.type, raw, count);
 }
 
 Tensor tensor_of(const TensorProto& t) {
-  const DType d = *storage_dtype(t.type);
+  const DType d = number_dtype(t.type);
   const Shape shape{std::span<const int64_t>(t.dims)};
   if (t.bytes.bytes.empty()) return Tensor::zeros(shape, {.dtype = d});
   const bool aligned = reinterpret_cast<uintptr_t>(t.bytes.bytes.data()) % static_cast<uintptr_t>(d.itemsize()) == 0;

@@ -22,6 +22,9 @@ struct TensorFields {
   size_t values() const { return floats.size() + doubles.size() + ints.size(); }
 };
 
+/// Returns whether the bytes of a file are the stored form: others are widened.
+bool is_stored_raw(ElemType t);
+
 /// Makes `t.bytes` of the fields, in storage_dtype: raw elements stay where they are, kept by `owner`. FormatError when
 /// they do not fill the dims, and for types that no tensor has.
 void decode_tensor(TensorProto& t, const TensorFields& fields, const std::shared_ptr<const void>& owner);
