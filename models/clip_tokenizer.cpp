@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tinygrad/base/error.h"
+#include "tinygrad/base/text.h"
 
 namespace tg::models {
 namespace {
@@ -50,6 +51,7 @@ std::vector<std::string> merges_of(std::string_view text) {
 }
 
 Json tokenizer_json(std::string_view text) {
+  TG_CHECK(FormatError, is_utf8(text), "[ClipTokenizer] got a list of merges that is not UTF-8");
   const std::vector<std::string> merges = merges_of(text);
   Json vocabulary = Json::object();
   int32_t next = 0;

@@ -12,6 +12,9 @@
 namespace tg::models {
 namespace {
 
+/// Most channels that layers join to: more make no layer that memory can hold.
+constexpr int64_t kMostChannels = int64_t{1} << 24;
+
 /// Returns the channels of a layer's result, of which `before` are those of the layers before it.
 int64_t channels_of(const DarknetLayer& layer, const std::vector<int64_t>& before, int64_t input) {
   const int64_t previous = before.empty() ? input : before.back();
@@ -27,7 +30,11 @@ int64_t channels_of(const DarknetLayer& layer, const std::vector<int64_t>& befor
     case DarknetLayer::kRoute: {
       TG_CHECK(ValueError, !layer.from.empty(), "[Darknet] layer ", before.size(), " joins no layers");
       int64_t sum = 0;
-      for (const int64_t i : layer.from) sum += before[static_cast<size_t>(i)];
+      for (const int64_t i : layer.from) {
+        sum += before[static_cast<size_t>(i)];
+        TG_CHECK(ValueError, sum <= kMostChannels, "[Darknet] layer ", before.size(), " joins ", sum,
+                 " channels, expected at most ", kMostChannels);
+      }
       return sum;
     }
     default: return previous;

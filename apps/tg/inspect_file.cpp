@@ -179,13 +179,8 @@ Json to_json(const FileContents& c, const std::string& path) {
     tensors.push_back({{"name", t.name}, {"type", t.type}, {"shape", t.shape}, {"bytes", t.bytes}});
   for (const FileContents::OperatorRow& r : c.operators)
     operators.push_back({{"name", r.name}, {"nodes", r.nodes}, {"supported", r.problem.empty()}});
-  return {{"file", path},
-          {"format", c.format},
-          {"facts", pairs(c.facts)},
-          {"inputs", pairs(c.inputs)},
-          {"outputs", pairs(c.outputs)},
-          {"tensors", tensors},
-          {"operators", operators}};
+  return {{"file", onnx::printable(path)}, {"format", c.format}, {"facts", pairs(c.facts)}, {"inputs", pairs(c.inputs)},
+          {"outputs", pairs(c.outputs)},   {"tensors", tensors}, {"operators", operators}};
 }
 
 void print_pairs(const char* title, const std::vector<std::pair<std::string, std::string>>& list) {

@@ -19,7 +19,7 @@ constexpr int64_t kOpen = -1;
 class InputMaker {
  public:
   InputMaker(const onnx::ValueInfo& info, const InputOptions& o) : info_(info), o_(o), elem_(info.type.elem) {
-    TG_CHECK(app::UsageError, info.type.kind == onnx::TypeInfo::kTensor, "[run] input ", info.name,
+    TG_CHECK(app::UsageError, info.type.kind == onnx::TypeInfo::kTensor, "[run] input ", onnx::printable(info.name),
              " is no tensor: such models run from C++ and Python");
     if (const auto said = o.shapes.find(std::string(info.name)); said != o.shapes.end()) sizes_ = said->second;
     else if (info.type.shape)
@@ -63,7 +63,8 @@ class InputMaker {
 
   DType dtype() const {
     const std::optional<DType> d = onnx::storage_dtype(elem_);
-    TG_CHECK(app::UsageError, d, "[run] input ", info_.name, " is ", onnx::elem_name(elem_), ", which no tensor has");
+    TG_CHECK(app::UsageError, d, "[run] input ", onnx::printable(info_.name), " is ", onnx::elem_name(elem_),
+             ", which no tensor has");
     return *d;
   }
   bool dtype_is_byte() const { return elem_ == onnx::ElemType::kUInt8 || elem_ == onnx::ElemType::kInt8; }
@@ -93,7 +94,8 @@ class InputMaker {
       double v = 0;
       const auto [next, error] = std::from_chars(at, end, v);
       TG_CHECK(app::UsageError, error == std::errc() && (next == end || *next == ','), "[run] got \"", said,
-               "\" for input ", info_.name, ", expected a file, random, zeros, ones, or numbers with commas between");
+               "\" for input ", onnx::printable(info_.name),
+               ", expected a file, random, zeros, ones, or numbers with commas between");
       values.push_back(v);
       at = next + 1;
     }
@@ -117,8 +119,8 @@ class InputMaker {
       filled += takes_all;
       out.insert(out.begin(), sizes_[i] != kOpen ? sizes_[i] : takes_all ? n / known : 1);
     }
-    TG_CHECK(ShapeError, out.numel() == n, "[run] got ", n, " values for input ", info_.name, ", which is ",
-             describe(info_));
+    TG_CHECK(ShapeError, out.numel() == n, "[run] got ", n, " values for input ", onnx::printable(info_.name),
+             ", which is ", describe(info_));
     return row.reshape(out);
   }
 
@@ -136,13 +138,13 @@ class InputMaker {
     TG_CHECK(app::UsageError, dtype().itemsize() == 1 || file.bytes.size() == size, "[run] ", path,
              " is no .npy file, "
              "picture or sound, and input ",
-             info_.name, " is ", describe(info_), ", which takes no bytes");
+             onnx::printable(info_.name), " is ", describe(info_), ", which takes no bytes");
     return typed(fitted(bytes));
   }
 
   onnx::Value of_picture(const std::string& path) {
     TG_CHECK(app::UsageError, is_planes() || is_pixels() || sizes_.size() == 4, "[run] ", path,
-             " is a picture, and input ", info_.name, " is ", describe(info_), ", which takes none");
+             " is a picture, and input ", onnx::printable(info_.name), " is ", describe(info_), ", which takes none");
     const size_t channel = is_pixels() ? 3 : 1, first = is_pixels() ? 1 : 2;
     Tensor x = load_picture(path, sizes_[channel] == 1 ? 1 : 3);
     const int64_t height = sizes_[first] == kOpen ? x.shape(2) : sizes_[first];
@@ -185,11 +187,11 @@ void check_sizes(const onnx::Model& model, const InputOptions& options) {
   const auto is_known = [&](const std::string& name) {
     for (const onnx::ValueInfo& info : model.inputs()) {
       if (info.name == name) return true;
-      known += str(known.empty() ? "" : ", ", info.name);
+      known += str(known.empty() ? "" : ", ", onnx::printable(info.name));
       if (!info.type.shape) continue;
       for (const onnx::Dimension& d : *info.type.shape) {
         if (!d.name.empty() && d.name == name) return true;
-        if (!d.name.empty()) known += str(", ", d.name);
+        if (!d.name.empty()) known += str(", ", onnx::printable(d.name));
       }
     }
     return false;
@@ -212,14 +214,15 @@ std::string describe(const onnx::ValueInfo& info) {
   out += " (";
   for (const onnx::Dimension& size : *t->shape) {
     if (out.back() != '(') out += ", ";
-    out += size.value && *size.value > 0 ? str(*size.value) : size.name.empty() ? "?" : std::string(size.name);
+    out += size.value && *size.value > 0 ? str(*size.value) : size.name.empty() ? "?" : onnx::printable(size.name);
   }
   return out + ")";
 }
 
 std::vector<MadeInput> make_inputs(const onnx::Model& model, const InputOptions& options) {
   std::string known;
-  for (const onnx::ValueInfo& info : model.inputs()) known += str(known.empty() ? "" : ", ", info.name);
+  for (const onnx::ValueInfo& info : model.inputs())
+    known += str(known.empty() ? "" : ", ", onnx::printable(info.name));
   for (const auto& [name, said] : options.given)
     TG_CHECK(app::UsageError,
              std::ranges::any_of(model.inputs(), [&](const onnx::ValueInfo& i) { return i.name == name; }),

@@ -126,7 +126,10 @@ class Reader {
     int64_t count = 0;
     for (size_t i = 0; i < best.size(); i++) {  // the same one twice in a row is one; 0 is none
       if (best[i] == 0 || (i > 0 && best[i] == best[i - 1])) continue;
-      out.text += characters_.at(static_cast<size_t>(best[i] - 1));
+      const auto at = static_cast<size_t>(best[i] - 1);
+      TG_CHECK(FormatError, at < characters_.size(), "[run] the model reads character ", best[i], " of an alphabet of ",
+               characters_.size(), ": the alphabet belongs to another model");
+      out.text += characters_[at];
       out.score += static_cast<double>(most[i]);
       count++;
     }
@@ -179,7 +182,7 @@ int run_ocr(const PipelineOptions& o) {
       if (o.json) lines.push_back({{"text", t.text}, {"score", t.score}, {"corners", corners}});
       else std::printf("%s\n", t.text.c_str());
     }
-    if (o.json) std::cout << nlohmann::ordered_json{{"file", path}, {"lines", lines}}.dump() << '\n';
+    if (o.json) std::cout << nlohmann::ordered_json{{"file", onnx::printable(path)}, {"lines", lines}}.dump() << '\n';
     if (!o.output.empty()) save_picture(with_outlines(picture, regions), o.output);
   }
   return kOk;

@@ -83,7 +83,7 @@ int run_vad(const PipelineOptions& o) {
       if (o.json) parts.push_back({{"begin", seconds(s.begin)}, {"end", seconds(s.end)}});
       else std::printf("%s  %.2f s to %.2f s\n", path.c_str(), seconds(s.begin), seconds(s.end));
     }
-    if (o.json) std::cout << nlohmann::ordered_json{{"file", path}, {"speech", parts}}.dump() << '\n';
+    if (o.json) std::cout << nlohmann::ordered_json{{"file", onnx::printable(path)}, {"speech", parts}}.dump() << '\n';
   }
   return kOk;
 }

@@ -176,6 +176,11 @@ io::Sound tone(int64_t rate, int64_t channels, int64_t frames, double frequency)
   return out;
 }
 
+TEST(Sounds, GrowAtMost64Times) {
+  EXPECT_THROW(io::mono({.rate = 1, .channels = 1, .samples = std::vector<float>(1000)}, 16000), FormatError);
+  EXPECT_EQ(io::mono({.rate = 250, .channels = 1, .samples = std::vector<float>(10)}, 16000).size(), 640u);
+}
+
 TEST(Sounds, WavIsThereAndBack) {
   for (const int64_t channels : {1, 2}) {
     const io::Sound from = tone(16000, channels, 1000, 440);

@@ -243,5 +243,37 @@ TEST(OnnxHostile, UniqueTellsLargeIntegersAndNanApart) {
               ElementsAre(-2, -1, 2, testing::IsNan()));
 }
 
+PbMessage label_encoder(const std::vector<int64_t>& keys, const std::vector<int64_t>& values) {
+  return onnx_node("LabelEncoder", {"x"}, {"y"},
+                   {ints_attribute("keys_int64s", keys), ints_attribute("values_int64s", values)}, "ai.onnx.ml");
+}
+std::vector<int64_t> labels(const PbMessage& encoder, const std::vector<int64_t>& x) {
+  return run({encoder}, {}, Tensor::from(x)).as_tensor().to_vector<int64_t>();
+}
+
+TEST(OnnxHostile, LabelsAreExactAndTheFirstKeyCounts) {
+  const int64_t large = int64_t{1} << 53, odd = (int64_t{1} << 60) + 1;
+  EXPECT_THAT(labels(label_encoder({large, large + 1}, {10, 20}), {large, large + 1}), ElementsAre(10, 20));
+  EXPECT_THAT(labels(label_encoder({1, 1}, {10, 20}), {1, 2}), ElementsAre(10, -1));
+  EXPECT_THAT(labels(label_encoder({1}, {odd}), {1, 2}), ElementsAre(odd, -1));
+  const PbMessage of_texts = onnx_node(
+      "LabelEncoder", {"x"}, {"y"},
+      {texts_attribute("keys_strings", {"a", "b", "a"}), ints_attribute("values_int64s", {odd, 2, 3})}, "ai.onnx.ml");
+  EXPECT_THAT(run({of_texts}, {}, texts_value({"b", "a", "c"})).as_tensor().to_vector<int64_t>(),
+              ElementsAre(2, odd, -1));
+  EXPECT_THAT(running({of_texts}, {}), ThrowsMessage<FormatError>(HasSubstr("expected texts, as the keys are")));
+}
+
+TEST(OnnxHostile, NamesOfMessagesArePrintable) {
+  const std::string bad = "\xff\x1b[7m";
+  const OnnxGraph g{
+      {onnx_node("Identity", {bad.c_str()}, {"y"})}, {}, {onnx_value(bad.c_str(), {3, 2})}, {onnx_value("y", {})}};
+  const Model m = Model::from_bytes(bytes_of(file_of(g)));
+  EXPECT_THAT([&] { m(Tensor::ones(3, 3)); }, ThrowsMessage<ShapeError>(HasSubstr("for input ??[7m, expected size 2")));
+  EXPECT_EQ(onnx::printable("a\nb\xc2\x9b"
+                            "c\xc3\xa4\x7f"),
+            "a b?c\xc3\xa4?");
+}
+
 }  // namespace
 }  // namespace tg

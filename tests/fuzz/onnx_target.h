@@ -1,4 +1,4 @@
-/// \file ONNX files as a fuzz target: what is parsed fits the file, and what loads runs or is refused, whatever is in it.
+/// \file ONNX files as a fuzz target: what is parsed fits the file, and what loads runs or is refused.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,10 @@
 /// \file Operators of ai.onnx.ml: encoders, scalers and linear models.
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <set>
 
 #include "tinygrad/onnx/ml_scores.h"
 #include "tinygrad/onnx/op_helpers.h"
@@ -90,92 +93,122 @@ Values one_hot_encoder(NodeContext& c) {
   return {known(x.eq(Tensor::from(c.attr_ints("cats_int64s"), {.device = c.device()})))};
 }
 
-/// Keys and values of LabelEncoder, of whatever types.
-struct Mapping {
-  std::vector<double> key_numbers, value_numbers;
-  std::vector<std::string> key_texts, value_texts;
-  DType value_type = dtypes::float32;
-  double otherwise = 0;
-  std::string otherwise_text = "_Unused";
+/// The keys or values of a LabelEncoder: numbers in their own type, or texts.
+struct Labels {
+  HostRef numbers;  ///< null: texts
+  std::vector<std::string> texts;
+  size_t size() const { return numbers ? numbers->count() : texts.size(); }
 };
-void add_side(const NodeContext& c, const std::string& side, std::vector<double>& numbers,
-              std::vector<std::string>& texts, DType& type) {
-  if (const TensorProto* t = c.attr_tensor(side + "_tensor")) {
-    for (const std::string_view s : t->strings) texts.emplace_back(s);
-    if (t->type == ElemType::kString) return;
-    type = number_dtype(t->type);
-    const HostRef h = host_array_of(t->bytes.bytes, type, t->dims);
-    for (size_t i = 0; i < h->count(); i++) numbers.push_back(h->number(i));
-  } else if (c.has_attribute(side + "_floats")) {
-    numbers = c.attr_floats(side + "_floats");
-    type = dtypes::float32;
-  } else if (c.has_attribute(side + "_int64s")) {
-    for (const int64_t v : c.attr_ints(side + "_int64s")) numbers.push_back(static_cast<double>(v));
-    type = dtypes::int64;
-  } else {
-    texts = c.attr_strings(side + "_strings");
-  }
+HostRef row_of(const TensorProto& t) { return host_array_of(t.bytes.bytes, number_dtype(t.type), {t.count()}); }
+HostRef host_floats(std::vector<double> v) {
+  const auto n = static_cast<int64_t>(v.size());
+  return HostArray::of(dtypes::float32, {n}, {{}, std::move(v)});
 }
+Labels labels_in(const NodeContext& c, const std::string& side) {
+  if (const TensorProto* t = c.attr_tensor(side + "_tensor")) {
+    if (t->type == ElemType::kString) return {nullptr, {t->strings.begin(), t->strings.end()}};
+    return {row_of(*t), {}};
+  }
+  if (c.has_attribute(side + "_floats")) return {host_floats(c.attr_floats(side + "_floats")), {}};
+  if (c.has_attribute(side + "_int64s")) {
+    const std::vector<int64_t> v = c.attr_ints(side + "_int64s");
+    return {HostArray::of_ints({v.begin(), v.end()}), {}};
+  }
+  return {nullptr, c.attr_strings(side + "_strings")};
+}
+
+/// What a LabelEncoder does: `otherwise` is what stands for unknown keys.
+struct Mapping {
+  Labels keys, values, otherwise;
+};
 Mapping mapping_of(const NodeContext& c) {
-  Mapping m;
-  DType key = dtypes::float32;
   if (c.opset() < 2) {  // classes and their numbers
-    m.key_texts = c.attr_strings("classes_strings");
-    for (size_t i = 0; i < m.key_texts.size(); i++) m.value_numbers.push_back(static_cast<double>(i));
-    m.value_type = dtypes::int64;
-    m.otherwise = static_cast<double>(c.attr("default_int64", int64_t{-1}));
-    return m;
+    Labels keys{nullptr, c.attr_strings("classes_strings")};
+    std::vector<HostInt> numbers;
+    for (size_t i = 0; i < keys.size(); i++) numbers.emplace_back(static_cast<int64_t>(i));
+    return {std::move(keys),
+            {HostArray::of_ints(std::move(numbers)), {}},
+            {HostArray::of_ints({c.attr("default_int64", int64_t{-1})}), {}}};
   }
-  add_side(c, "keys", m.key_numbers, m.key_texts, key);
-  add_side(c, "values", m.value_numbers, m.value_texts, m.value_type);
-  m.otherwise =
-      m.value_type.is_int() ? static_cast<double>(c.attr("default_int64", int64_t{-1})) : c.attr("default_float", -0.0);
-  m.otherwise_text = c.attr("default_string", "_Unused");
-  if (const TensorProto* t = c.attr_tensor("default_tensor")) {
-    if (t->type == ElemType::kString) m.otherwise_text = t->strings.empty() ? "" : std::string(t->strings[0]);
-    else m.otherwise = host_array_of(t->bytes.bytes, number_dtype(t->type), t->dims)->number(0);
-  }
-  c.check(std::max(m.key_numbers.size(), m.key_texts.size()) == std::max(m.value_numbers.size(), m.value_texts.size()),
-          "keys and values are of different lengths");
+  Mapping m{labels_in(c, "keys"), labels_in(c, "values"), {}};
+  c.check(m.keys.size() > 0 && m.keys.size() == m.values.size(), "has ", m.keys.size(), " keys and ", m.values.size(),
+          " values");
+  if (c.attr_tensor("default_tensor")) m.otherwise = labels_in(c, "default");
+  else if (!m.values.numbers) m.otherwise = {nullptr, {c.attr("default_string", "_Unused")}};
+  else if (m.values.numbers->dtype.is_float()) m.otherwise = {host_floats({c.attr("default_float", -0.0)}), {}};
+  else m.otherwise = {HostArray::of_ints({c.attr("default_int64", int64_t{-1})}), {}};
+  c.check(m.otherwise.size() == 1 && !m.otherwise.numbers == !m.values.numbers,
+          "the default is no single value of the type of the values");
   return m;
 }
 
-/// Maps numbers to numbers as an expression: at most one key is equal.
+/// Returns a number that is equal for equal elements: NaN is equal to itself, -0 to 0.
+int64_t key_of(const HostArray& h, size_t i, bool integers) {
+  if (integers) return h.ints[i].value.value();
+  const double v = h.number(i);
+  return std::bit_cast<int64_t>(std::isnan(v) ? std::numeric_limits<double>::quiet_NaN() : v + 0.0);
+}
+
+/// Maps numbers to numbers as an expression: of equal keys the first counts, so that at most one is equal.
 Tensor mapped_numbers(const NodeContext& c, const Tensor& x, const Mapping& m) {
-  const Tensor keys = Tensor::from(m.key_numbers, {.device = c.device()}),
-               values = Tensor::from(m.value_numbers, {.device = c.device()});
-  const Tensor wide = x.cast(dtypes::float64).unsqueeze(-1);
-  const Tensor hit = wide.eq(keys).bitwise_or(wide.isnan().bitwise_and(keys.isnan()));
-  const Tensor found = hit.where(values, Tensor(0.0)).sum(-1);
-  return hit.any(-1).where(found, Tensor(m.otherwise)).cast(m.value_type);
+  c.check(m.keys.numbers != nullptr, "input 0 has type ", x.dtype(), ", expected texts, as the keys are");
+  const bool integers = x.dtype().is_int() && m.keys.numbers->dtype.is_int();
+  std::set<int64_t> seen;
+  std::vector<size_t> first;
+  for (size_t i = 0; i < m.keys.size(); i++)
+    if (seen.insert(key_of(*m.keys.numbers, i, integers)).second) first.push_back(i);
+  const std::vector<int64_t> shape{static_cast<int64_t>(first.size())};
+  const DType wide = integers ? dtypes::int64 : dtypes::float64;
+  const Tensor keys = host_take(*m.keys.numbers, first, shape)->tensor(c.device()).cast(wide),
+               values = host_take(*m.values.numbers, first, shape)->tensor(c.device());
+  const Tensor otherwise = m.otherwise.numbers->tensor(c.device()).cast(values.dtype()).reshape(Shape{});
+  const Tensor item = x.cast(wide).unsqueeze(-1);
+  const Tensor hit = integers ? item.eq(keys) : item.eq(keys).bitwise_or(item.isnan().bitwise_and(keys.isnan()));
+  const Tensor found = hit.where(values, values.zeros_like()).sum(-1).cast(values.dtype());
+  return hit.any(-1).where(found, otherwise).cast(values.dtype());
+}
+
+/// Returns the place of each element among the keys, if it is one of them.
+std::vector<std::optional<size_t>> places_of(const NodeContext& c, const Labels& keys) {
+  std::vector<std::optional<size_t>> out;
+  const auto look_up = [&](const auto& known, const auto& key) {
+    const auto at = known.find(key);
+    out.push_back(at == known.end() ? std::nullopt : std::optional(at->second));
+  };
+  if (const StringArray* s = c.value(0).strings()) {
+    std::map<std::string, size_t> known;
+    for (size_t i = 0; i < keys.texts.size(); i++) known.emplace(keys.texts[i], i);
+    for (const std::string& t : s->texts) look_up(known, t);
+    return out;
+  }
+  const HostRef h = c.data(0);
+  c.check(keys.numbers != nullptr, "input 0 has type ", h->dtype, ", expected texts, as the keys are");
+  const bool integers = h->dtype.is_int() && keys.numbers->dtype.is_int();
+  std::map<int64_t, size_t> known;
+  for (size_t i = 0; i < keys.size(); i++) known.emplace(key_of(*keys.numbers, i, integers), i);
+  for (size_t i = 0; i < h->count(); i++) look_up(known, key_of(*h, i, integers));
+  return out;
 }
 
 Values label_encoder(NodeContext& c) {
   const Mapping m = mapping_of(c);
-  if (!c.value(0).strings() && m.value_texts.empty()) return {mapped_numbers(c, c.tensor(0), m)};
-  std::map<std::string, size_t> texts;
-  std::map<double, size_t> numbers;
-  for (size_t i = 0; i < m.key_texts.size(); i++) texts.emplace(m.key_texts[i], i);
-  for (size_t i = 0; i < m.key_numbers.size(); i++) numbers.emplace(m.key_numbers[i], i);
-  std::vector<std::optional<size_t>> at;
-  std::vector<int64_t> shape;
-  if (const StringArray* s = c.value(0).strings()) {
-    shape = s->shape;
-    for (const std::string& t : s->texts) at.push_back(texts.contains(t) ? std::optional(texts[t]) : std::nullopt);
-  } else {
-    const HostRef h = c.data(0);
-    shape = h->shape;
-    for (size_t i = 0; i < h->count(); i++)
-      at.push_back(numbers.contains(h->number(i)) ? std::optional(numbers[h->number(i)]) : std::nullopt);
-  }
-  if (!m.value_texts.empty()) {
+  if (!c.value(0).strings() && m.values.numbers) return {mapped_numbers(c, c.tensor(0), m)};
+  const std::vector<std::optional<size_t>> at = places_of(c, m.keys);
+  const std::vector<int64_t> shape = c.value(0).shape().ints();
+  if (!m.values.numbers) {
     TextList out(c, static_cast<int64_t>(at.size()));
-    for (const auto& i : at) out.add(i ? m.value_texts.at(*i) : m.otherwise_text);
+    for (const auto& i : at) out.add(i ? m.values.texts[*i] : m.otherwise.texts[0]);
     return {out.in_shape(shape)};
   }
-  std::vector<double> out;
-  for (const auto& i : at) out.push_back(i ? m.value_numbers[*i] : m.otherwise);
-  return {Tensor::from(out, shape_of(shape), {.device = c.device()}).cast(m.value_type)};
+  HostElements out;
+  for (const auto& i : at) {
+    const HostArray& from = i ? *m.values.numbers : *m.otherwise.numbers;
+    if (from.dtype.is_float()) out.floats.push_back(from.floats[i.value_or(0)]);
+    else out.ints.push_back(from.ints[i.value_or(0)]);
+  }
+  const DType d = m.values.numbers->dtype;
+  c.check(d.is_float() ? out.ints.empty() : out.floats.empty(), "the default is of another type than the values");
+  return {HostArray(d, shape, std::move(out)).tensor(c.device())};
 }
 
 /// Words to numbers or back, by two lists of equal length.

@@ -406,9 +406,12 @@ void parse_model_fields(Message m, ModelProto& model) {
 std::string printable(std::string_view text) {
   std::string out(text);
   const bool readable = is_utf8(text);
-  for (char& ch : out) {
-    const auto byte = static_cast<unsigned char>(ch);
-    if ((byte < 32 && ch != '\n') || (byte >= 127 && !readable)) ch = '?';
+  for (size_t i = 0; i < out.size(); i++) {
+    const auto byte = static_cast<unsigned char>(out[i]);
+    const bool c1 = byte == 0xc2 && i + 1 < out.size() && static_cast<unsigned char>(out[i + 1]) < 0xa0;
+    if (byte == '\n') out[i] = ' ';
+    else if (byte < 32 || byte == 127 || (byte > 127 && !readable)) out[i] = '?';
+    else if (c1) out.replace(i, 2, "?");
   }
   return out;
 }

@@ -155,7 +155,8 @@ struct ModelProto {
   std::string what;  ///< the file, for messages
 };
 
-/// Returns a text of a file for messages: bytes that are no UTF-8, and control characters, are question marks.
+/// Returns a text of a file for messages: bytes that are no UTF-8, and control characters, are question marks; the end
+/// of a line is a space.
 std::string printable(std::string_view text);
 
 /// Most levels of graphs inside of graphs and of types inside of types, and most axes of a tensor.
