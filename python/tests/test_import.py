@@ -36,13 +36,14 @@ print(next((line.split()[-1] for line in open("/proc/self/maps") if "tinygrad_ll
 @pytest.mark.skipif(sys.platform != "linux" or not shutil.which("nm") or not shutil.which("cc"),
                     reason="it reads the symbols of the plugin and makes a library of others")
 def test_another_copy_of_llvm_in_the_program(tmp_path):
-  run = lambda *args: subprocess.run([sys.executable, "-c", KERNEL, *args], env={**os.environ, "CCACHE": "0"}, text=True,
-                                     capture_output=True, check=False)
+  run = lambda *args: subprocess.run([sys.executable, "-c", KERNEL, *args], env={**os.environ, "CCACHE": "0"},
+                                     text=True, capture_output=True, check=False)
   plugin = run().stdout.strip()
   if not plugin: pytest.skip("kernels are not compiled by the LLVM plugin here")
-  undefined = subprocess.run(["nm", "-D", "--undefined-only", plugin], text=True, capture_output=True, check=True).stdout
-  names = {line.split()[-1].split("@")[0] for line in undefined.splitlines()}
-  code = "".join(f"void {n}(void) {{ __builtin_trap(); }}\n" for n in sorted(names) if n.startswith(("LLVM", "_ZN4llvm")))
+  nm = subprocess.run(["nm", "-D", "--undefined-only", plugin], text=True, capture_output=True, check=True)
+  names = {line.split()[-1].split("@")[0] for line in nm.stdout.splitlines()}
+  names = sorted(n for n in names if n.startswith(("LLVM", "_ZN4llvm")))
+  code = "".join(f"void {n}(void) {{ __builtin_trap(); }}\n" for n in names)
   if not code: pytest.skip("the plugin contains its copy of LLVM")
   (tmp_path / "other.c").write_text(code)
   subprocess.run(["cc", "-shared", "-fPIC", "-w", "-o", tmp_path / "other.so", tmp_path / "other.c"], check=True)
