@@ -1,4 +1,5 @@
 """TinyJit and function: what replays give, where they refuse, and what traced functions are."""
+import functools
 import gc
 import pickle
 import types
@@ -6,7 +7,8 @@ import types
 import numpy as np
 import pytest
 
-from tinygrad_cpp import Context, GradientError, JitError, Tensor, TinyJit, UOp, Variable, dtypes, function, nn
+from tinygrad_cpp import Context, Device, GradientError, JitError, Tensor, TinyJit, UOp, Variable, dtypes, function, nn
+from tinygrad_cpp.engine.jit import MultiGraphRunner, graph_class
 from tinygrad_cpp.uop.ops import KernelInfo, Ops
 
 
@@ -644,7 +646,8 @@ def test_what_a_capture_launches():
     calls = [u for u in linear.toposort() if u.op is Ops.CALL]
     assert [c.src[0] for c in calls] == programs and tuple(calls) == linear.src
     _, _, source, _ = programs[0].src
-    assert programs[0].arg.name and source.op is Ops.SOURCE and source not in linear.toposort(lambda u: u.op is not Ops.PROGRAM)
+    assert programs[0].arg.name and source.op is Ops.SOURCE and source in linear.toposort()
+    assert source not in linear.toposort(gate=lambda u: u.op is not Ops.PROGRAM)
 
 
 @pytest.mark.parametrize("move", [lambda x: x.to_("CPU:1"), lambda x: x.shard_(("CPU:0", "CPU:1"), axis=0)],
@@ -663,3 +666,9 @@ def test_arguments_that_are_moved_inside(move):
         assert f(x).item() == i + 2 + 2 + 6
         assert x.tolist() == [[i, 1.0], [2.0, 3.0]]
         assert i == 0 or x.device == "CPU"  # a replay moves the values, not the argument
+
+
+def test_no_device_has_graphs():
+    assert graph_class(Device["CPU"]) is None
+    runner = types.SimpleNamespace(graph=functools.partial(MultiGraphRunner, 1))
+    assert issubclass(graph_class(runner), MultiGraphRunner)

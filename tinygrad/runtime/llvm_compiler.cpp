@@ -21,6 +21,19 @@ namespace {
 constexpr const char* kPluginName = "tinygrad_llvm";
 constexpr const char* kInstallHint =
     "; it is built where LLVM 17 or newer is installed (Debian: llvm-19-dev), TG_LLVM_PLUGIN names it elsewhere";
+/// The plugin's calls to LLVM are to reach the library it is linked with: a program may have loaded another copy whose
+/// symbols all can see, as TensorFlow is. Sanitizers replace functions of every library and refuse the flag.
+#ifdef __has_feature
+#define TG_HAS_FEATURE(x) __has_feature(x)
+#else
+#define TG_HAS_FEATURE(x) 0
+#endif
+#if !defined(RTLD_DEEPBIND) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    TG_HAS_FEATURE(address_sanitizer) || TG_HAS_FEATURE(thread_sanitizer) || TG_HAS_FEATURE(memory_sanitizer)
+constexpr int kOwnSymbolsFirst = 0;
+#else
+constexpr int kOwnSymbolsFirst = RTLD_DEEPBIND;
+#endif
 /// Suggests the other compiler, where there is one.
 std::string instead() {
   return clang_path().empty() ? ", and there is no clang 16 or newer to do without" : ", DEV=CPU:CLANG does without";
@@ -41,7 +54,7 @@ std::atomic<int> plugin_failure_count = 0;
 /// Tries one candidate; returns why it is rejected, empty on success.
 std::string try_open(const std::string& path, Plugin& plugin) {
   const auto start = std::chrono::steady_clock::now();
-  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | kOwnSymbolsFirst);
   if (!handle) {
     const char* why = dlerror();
     return why ? why : "cannot be opened";

@@ -32,8 +32,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 FOLDERS = ("examples", "extra/models")
-THIRD_PARTY = ("blobfile bottle cv2 ftfy gymnasium influxdb_client_3 librosa onnx onnxruntime pyaudio sentencepiece "
-               "tensorflow tf2onnx tiktoken torchvision tqdm "
+THIRD_PARTY = ("blobfile boto3 botocore bottle cv2 ftfy gymnasium influxdb_client_3 librosa nibabel onnx onnxruntime "
+               "pandas pyaudio pycocotools sentencepiece soundfile tensorflow tf2onnx tiktoken torchvision tqdm "
                "transformers ultralytics").split()
 
 
@@ -54,8 +54,10 @@ class Standin(types.ModuleType):
 
 class Standins(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path=None, target=None):
-        return importlib.machinery.ModuleSpec(name, self,
-                                              is_package=True) if name.split(".")[0] in THIRD_PARTY else None
+        root = name.split(".")[0]
+        installed = "." in name and not isinstance(sys.modules.get(root), Standin)  # it lacks a part of its own
+        wanted = root in THIRD_PARTY and not installed
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if wanted else None
 
     def create_module(self, spec):
         return Standin(spec.name)

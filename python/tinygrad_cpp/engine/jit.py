@@ -20,6 +20,16 @@ class GraphException(Exception):
   """A device could not take a batch of kernels as a graph."""
 
 
+class MultiGraphRunner:
+  """The class of graphs that hold launches of several devices. No device here has graphs: launches are replayed one by
+  one."""
+
+
+def graph_class(dev):
+  """The class that makes graphs of a device's kernels; None: it has none."""
+  return dev.graph.func if isinstance(dev.graph, functools.partial) else dev.graph
+
+
 class _Objects:
   """Numbers for the objects a function is called with: the same number for one that is the same, or made of the same
   tensors and equal values."""
@@ -320,8 +330,8 @@ class _Node:
 
 
 def _call_node(name: str) -> _Node:
-  """A launch: what it runs is its first source. A kernel has its name; its own sources stand in the places of tinygrad's,
-  but the text, the third, is empty: programs that have been compiled do not keep it."""
+  """A launch: what it runs is its first source. A kernel has its name; its own sources stand in the places of
+  tinygrad's, but the text, the third, is empty: programs that have been compiled do not keep it."""
   if name == "copy": return _Node(Ops.CALL, (_Node(Ops.COPY, (), types.SimpleNamespace(name=name)),))
   parts = (_Node(Ops.SINK), _Node(Ops.LINEAR), _Node(Ops.SOURCE, (), ""), _Node(Ops.BINARY))
   return _Node(Ops.CALL, (_Node(Ops.PROGRAM, parts, types.SimpleNamespace(name=name)),))
