@@ -152,7 +152,7 @@ Doubles coupled(const Doubles& r, size_t k) {
 
 /// Returns the probability of each class for rows of scores of pairs. They are read: the solver decides when it ends.
 Tensor probabilities(const NodeContext& c, const PairClassifiers& p, const Tensor& scores) {
-  const HostRef h = Run::read_data(scores);
+  const HostRef h = c.run().read_data(scores);
   const size_t k = p.classes, rows = p.pairs.empty() ? 0 : h->count() / p.pairs.size();
   Doubles out, r(k * k, 0);
   for (size_t row = 0; row < rows; row++) {
