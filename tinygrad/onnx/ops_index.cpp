@@ -224,9 +224,9 @@ Values unique(NodeContext& c) {
     for (int64_t k = 0; k < each; k++) key.push_back(comparable(*h, static_cast<size_t>(i * each + k)));
     const auto [at, is_new] = numbers.try_emplace(std::move(key), first.size());
     if (is_new) {
-        first.push_back(i);
-        count.push_back(0);
-        keys.push_back(&at->first);
+      first.push_back(i);
+      count.push_back(0);
+      keys.push_back(&at->first);
     }
     count[at->second]++;
     inverse.push_back(static_cast<int64_t>(at->second));

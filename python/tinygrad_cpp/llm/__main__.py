@@ -75,7 +75,8 @@ def talk(args: argparse.Namespace, chat: _core.ChatSession) -> None:
     elif line.startswith("/system "):
       chat.set_system(line[8:])
       chat.clear()
-    elif line.startswith("/"): print("/clear forgets the conversation, /system TEXT sets the system message, /exit ends")
+    elif line.startswith("/"):
+      print("/clear forgets the conversation, /system TEXT sets the system message, /exit ends")
     elif line:
       try: answer(args, chat, line, raw=False)
       except ValueError as e: print(e, file=sys.stderr)

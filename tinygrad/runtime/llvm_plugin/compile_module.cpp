@@ -122,7 +122,7 @@ std::string known_features([[maybe_unused]] const llvm::MCSubtargetInfo& info, l
     bool known = name != "avx512fp16";
 #if LLVM_VERSION_MAJOR >= 19
     known &= llvm::any_of(info.getAllProcessorFeatures(),
-                         [&](const llvm::SubtargetFeatureKV& kv) { return name == kv.Key; });
+                          [&](const llvm::SubtargetFeatureKV& kv) { return name == kv.Key; });
 #endif
     if (known) result += (result.empty() ? "" : ",") + part.str();
   }
