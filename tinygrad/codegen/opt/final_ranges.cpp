@@ -23,7 +23,9 @@ bool is_padding_gate(UOp index) { return index.is(Ops::WHERE) && index.src(2).is
 
 /// Returns where a load reads, without the gate that says whether it does.
 UOp address(UOp load) {
-  UOp index = load.src(0).src(1);
+  const UOp access = load.src(0);
+  if (access.nsrc() < 2) return access;  // all of a scalar
+  const UOp index = access.src(1);
   return is_padding_gate(index) ? index.src(1) : index;
 }
 
