@@ -109,8 +109,10 @@ struct Integers {
 KernelRef import_call(UOp sink) {
   auto kernel = std::make_shared<Kernel>();
   kernel->arena = std::make_shared<Arena>();
+  const UOp expression = as_public(sink);  // before the arena is open: a walk tells nodes of one graph apart
+  TG_ASSERT(Graph::global().owns(expression), "a kernel of another graph: ", expression);
   ArenaScope scope(*kernel->arena);
-  kernel->sink = import_graph(Graph::global(), as_public(sink));
+  kernel->sink = import_graph(Graph::global(), expression);
   kernel->key = kernel->sink.key();
   return kernel;
 }
