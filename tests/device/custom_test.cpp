@@ -6,6 +6,7 @@
 #include "device/device_facts.h"
 #include "tinygrad/base/env.h"
 #include "tinygrad/tensor/grad/function.h"
+#include "tinygrad/tensor/jit/jit.h"
 #include "tinygrad/tinygrad.h"
 
 namespace tg {
@@ -39,6 +40,16 @@ TEST(CustomKernel, Adds) {
   Tensor r = custom_kernel({c, a, b}, add_kernel)[0];
   EXPECT_EQ((r * 2).to_vector<float>(), (Floats{22, 44, 66, 88}));
   EXPECT_EQ(c.to_vector<float>(), (Floats{11, 22, 33, 44})) << "the tensor that was written sees it";
+}
+
+TEST(CustomKernel, InsideOfACapture) {
+  auto f = jit([](const Tensor& a, const Tensor& b) { return custom_kernel({Tensor::empty(4), a, b}, add_kernel)[0]; });
+  const Tensor b = Tensor({10.f, 20.f, 30.f, 40.f}).realize();
+  for (int i = 0; i < 4; i++) {
+    const float n = static_cast<float>(i);
+    const Tensor a = Tensor({n, n, n, n}).realize();
+    EXPECT_EQ(f(a, b).to_vector<float>(), (Floats{10 + n, 20 + n, 30 + n, 40 + n}));
+  }
 }
 
 TEST(CustomKernel, RegistersAreNobodysMemory) {
