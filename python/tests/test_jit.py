@@ -672,3 +672,24 @@ def test_no_device_has_graphs():
     assert graph_class(Device["CPU"]) is None
     runner = types.SimpleNamespace(graph=functools.partial(MultiGraphRunner, 1))
     assert issubclass(graph_class(runner), MultiGraphRunner)
+
+
+@pytest.mark.parametrize("fresh", [lambda: Tensor.zeros(2), lambda: Tensor([1.0, 2.0]) * 0,
+                                   lambda: Tensor.zeros(2).contiguous(),
+                                   lambda: Tensor.zeros(2).contiguous().realize()],
+                         ids=["constant", "pending", "contiguous", "realized"])
+@pytest.mark.parametrize("at", [(1,), (2,), (3,), (4,), (2, 5), (2, 3, 4)])
+def test_state_that_is_begun_anew(at, fresh):
+    class Recurrent:
+        def __init__(self): self.h = Tensor.zeros(2).contiguous().realize()
+        @TinyJit
+        def step(self, x):
+            self.h = self.h * 0.5 + x
+            return (self.h + 0).realize()
+
+    model, h = Recurrent(), 0.0
+    for i in range(9):
+        if i in at: model.h, h = fresh(), 0.0
+        h = h * 0.5 + i
+        assert model.step(Tensor([float(i)] * 2).realize()).tolist() == [h, h]
+        if i >= 7: assert model.h.tolist() == [h, h]

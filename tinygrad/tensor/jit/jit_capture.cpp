@@ -286,7 +286,8 @@ Tensors JitCore::Capture::find_escaped() const {
 }
 
 /// Pairs what this run left with what the dry run left, without expressions that are the same in every call: those are
-/// no state. Returns whether both are the same slots.
+/// no state. Returns whether both are the same slots: not where the program has put something else in one meanwhile,
+/// from which this run went on.
 bool JitCore::Capture::pair_slots() {
   std::vector<DryRun::Slot>& slots = core_.dry_run_->escaped;
   GraphScope g;
@@ -298,9 +299,11 @@ bool JitCore::Capture::pair_slots() {
     escaped_.erase(escaped_.begin() + static_cast<std::ptrdiff_t>(k));
     slots.erase(slots.begin() + static_cast<std::ptrdiff_t>(k));
   }
-  return std::equal(
-      escaped_.begin(), escaped_.end(), slots.begin(), slots.end(),
-      [](const Tensor& t, const DryRun::Slot& s) { return t.shape() == s.shape && t.stored_dtype() == s.dtype; });
+  replaced_ = std::ranges::any_of(slots, [](const DryRun::Slot& s) { return !s.storage; });
+  return !replaced_ && std::equal(escaped_.begin(), escaped_.end(), slots.begin(), slots.end(),
+                                  [](const Tensor& t, const DryRun::Slot& s) {
+                                    return t.shape() == s.shape && t.stored_dtype() == s.dtype;
+                                  });
 }
 
 /// Writes the new values of state back to its storage, and stores what else the function leaves where replays write it
@@ -350,7 +353,7 @@ bool JitCore::Capture::needs_another_run() {
   const bool first = !core_.dry_run_;
   if (first ? escaped_.empty() && changed_.empty() : slots_match_ && changed_.empty()) return false;
   if (!first && escaped_.empty() && changed_.empty()) return false;  // made once: this call did not
-  const int number = first ? 1 : core_.dry_run_->number + 1;
+  const int number = first ? 1 : core_.dry_run_->number + (replaced_ ? 0 : 1);
   TG_CHECK(JitError, number < kMostTries, "[jit] ", core_.name_,
            " leaves other tensors outside of its results in each call (",
            escaped_.empty() ? changed_.size() : escaped_.size(),

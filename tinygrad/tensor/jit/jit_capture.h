@@ -55,6 +55,7 @@ class JitCore::Capture {
   Tensors out_;
   std::vector<bool> shared_;  ///< by result: somebody else holds its handle
   Tensors escaped_, changed_;
+  bool replaced_ = false;             ///< the program has replaced what the run before left in a slot
   bool slots_match_ = true;           ///< what the last two runs left are the same slots
   tensor_detail::BoundValues bound_;  ///< variables with their values in this call
   std::unordered_map<const Buffer*, size_t> input_of_;
