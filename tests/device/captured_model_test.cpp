@@ -67,7 +67,7 @@ TEST(CapturedModel, OtherSizesCompileNothing) {
 TEST(CapturedModel, SeveralVariablesAndViews) {
   // Attention without scales: (batch, length, 4) by itself, then the mean over the length.
   OnnxGraph g;
-  const PbMessage order = PbMessage().text(1, "perm").integer(8, 0).integer(8, 2).integer(8, 1).integer(20, 7);
+  const PbMessage order = onnx_ints_attribute("perm", {0, 2, 1});
   g.nodes = {onnx_node("Transpose", {"x"}, {"t"}, {order}), onnx_node("MatMul", {"x", "t"}, {"scores"}),
              onnx_node("Softmax", {"scores"}, {"weights"}), onnx_node("MatMul", {"weights", "x"}, {"mixed"}),
              onnx_node("Add", {"mixed", "x"}, {"sum"}),     onnx_node("ReduceMean", {"sum", "axes"}, {"y"})};
@@ -106,20 +106,16 @@ TEST(CapturedModel, SizesWithoutANameAreThoseOfTheirPlace) {
 TEST(CapturedModel, WindowsAndPaddingOverSizesOfARange) {
   // Convolution, both poolings, and padding by reflection over (batch, 2, 6, width).
   OnnxGraph g;
-  const auto ints = [](const char* name, const std::vector<int64_t>& v) {
-    PbMessage a = PbMessage().text(1, name);
-    for (const int64_t n : v) a.integer(8, n);
-    return a.integer(20, 7);
-  };
   Floats w;
   for (int i = 0; i < 54; i++) w.push_back(static_cast<float>(i % 7) / 7.f - 0.4f);
-  g.nodes = {
-      onnx_node("Conv", {"x", "w"}, {"c"}, {ints("pads", {1, 1, 1, 1})}),
-      onnx_node("MaxPool", {"c"}, {"m"}, {ints("kernel_shape", {2, 2}), ints("strides", {2, 2})}),
-      onnx_node("AveragePool", {"m"}, {"a"},
-                {ints("kernel_shape", {3, 3}), ints("pads", {1, 1, 1, 1}), onnx_attribute("count_include_pad", 0)}),
-      onnx_node("Pad", {"a", "amounts"}, {"p"}, {onnx_text_attribute("mode", "reflect")}),
-      onnx_node("ReduceMax", {"p", "axes"}, {"y"})};
+  g.nodes = {onnx_node("Conv", {"x", "w"}, {"c"}, {onnx_ints_attribute("pads", {1, 1, 1, 1})}),
+             onnx_node("MaxPool", {"c"}, {"m"},
+                       {onnx_ints_attribute("kernel_shape", {2, 2}), onnx_ints_attribute("strides", {2, 2})}),
+             onnx_node("AveragePool", {"m"}, {"a"},
+                       {onnx_ints_attribute("kernel_shape", {3, 3}), onnx_ints_attribute("pads", {1, 1, 1, 1}),
+                        onnx_attribute("count_include_pad", 0)}),
+             onnx_node("Pad", {"a", "amounts"}, {"p"}, {onnx_text_attribute("mode", "reflect")}),
+             onnx_node("ReduceMax", {"p", "axes"}, {"y"})};
   g.initializers = {onnx_tensor<float>("w", 1, {3, 2, 3, 3}, w),
                     onnx_tensor<int64_t>("amounts", 7, {8}, {0, 0, 1, 0, 0, 0, 1, 0}),
                     onnx_tensor<int64_t>("axes", 7, {1}, {1})};

@@ -15,18 +15,13 @@ using onnx::Model;
 using onnx::StringArray;
 using onnx::Value;
 using test::bytes_of, test::onnx_attribute, test::onnx_model, test::onnx_node, test::onnx_tensor, test::onnx_value;
-using test::OnnxGraph, test::PbMessage;
+using test::onnx_ints_attribute, test::OnnxGraph, test::PbMessage;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 constexpr int kFloat = 1, kInt64 = 7, kString = 8;
 
-PbMessage ints_attribute(const char* name, const std::vector<int64_t>& v) {
-  PbMessage a = PbMessage().text(1, name).integer(20, 7);
-  for (const int64_t i : v) a.integer(8, i);
-  return a;
-}
 PbMessage texts_attribute(const char* name, const std::vector<std::string>& v) {
   PbMessage a = PbMessage().text(1, name).integer(20, 8);
   for (const std::string& s : v) a.text(9, s);
@@ -113,7 +108,7 @@ TEST(OnnxHostile, BoundsOfGramsLieInThePool) {
         onnx_node("TfIdfVectorizer", {"x"}, {"y"},
                   {test::onnx_text_attribute("mode", "TF"), onnx_attribute("min_gram_length", int64_t{1}),
                    onnx_attribute("max_gram_length", int64_t{1}), onnx_attribute("max_skip_count", int64_t{0}),
-                   ints_attribute("ngram_counts", counts), ints_attribute("ngram_indexes", {0, 1, 2, 3}),
+                   onnx_ints_attribute("ngram_counts", counts), onnx_ints_attribute("ngram_indexes", {0, 1, 2, 3}),
                    texts_attribute("pool_strings", {"a", "b", "c"})});
     return running({node}, {}, texts_value({"a", "b"}));
   };
@@ -138,7 +133,7 @@ TEST(OnnxHostile, NumbersHaveNoTexts) {
 TEST(OnnxHostile, CategoriesAreIntegersOrTexts) {
   const PbMessage node =
       onnx_node("CategoryMapper", {"x"}, {"y"},
-                {texts_attribute("cats_strings", {"a"}), ints_attribute("cats_int64s", {1})}, "ai.onnx.ml");
+                {texts_attribute("cats_strings", {"a"}), onnx_ints_attribute("cats_int64s", {1})}, "ai.onnx.ml");
   EXPECT_THAT(running({node}, {}), ThrowsMessage<FormatError>(HasSubstr("expected integers or texts")));
 }
 
@@ -172,8 +167,8 @@ TEST(OnnxHostile, TablesOfARunAreCounted) {
       onnx_node("TfIdfVectorizer", {"x"}, {"y"},
                 {test::onnx_text_attribute("mode", "TF"), onnx_attribute("min_gram_length", int64_t{1}),
                  onnx_attribute("max_gram_length", int64_t{1}), onnx_attribute("max_skip_count", int64_t{0}),
-                 ints_attribute("ngram_counts", {0}), ints_attribute("ngram_indexes", {(1 << 24) - 1}),
-                 ints_attribute("pool_int64s", {1})});
+                 onnx_ints_attribute("ngram_counts", {0}), onnx_ints_attribute("ngram_indexes", {(1 << 24) - 1}),
+                 onnx_ints_attribute("pool_int64s", {1})});
   const OnnxGraph g{{grams}, {}, {onnx_value("x", {100, 1}, kInt64)}, {onnx_value("y", {})}};
   EXPECT_THAT([&] { Model::from_bytes(bytes_of(file_of(g))).run({{"x", Tensor::ones(100, 1).cast(dtypes::int64)}}); },
               ThrowsMessage<FormatError>(HasSubstr("bytes on the host, expected")));
@@ -245,7 +240,8 @@ TEST(OnnxHostile, UniqueTellsLargeIntegersAndNanApart) {
 
 PbMessage label_encoder(const std::vector<int64_t>& keys, const std::vector<int64_t>& values) {
   return onnx_node("LabelEncoder", {"x"}, {"y"},
-                   {ints_attribute("keys_int64s", keys), ints_attribute("values_int64s", values)}, "ai.onnx.ml");
+                   {onnx_ints_attribute("keys_int64s", keys), onnx_ints_attribute("values_int64s", values)},
+                   "ai.onnx.ml");
 }
 std::vector<int64_t> labels(const PbMessage& encoder, const std::vector<int64_t>& x) {
   return run({encoder}, {}, Tensor::from(x)).as_tensor().to_vector<int64_t>();
@@ -256,9 +252,10 @@ TEST(OnnxHostile, LabelsAreExactAndTheFirstKeyCounts) {
   EXPECT_THAT(labels(label_encoder({large, large + 1}, {10, 20}), {large, large + 1}), ElementsAre(10, 20));
   EXPECT_THAT(labels(label_encoder({1, 1}, {10, 20}), {1, 2}), ElementsAre(10, -1));
   EXPECT_THAT(labels(label_encoder({1}, {odd}), {1, 2}), ElementsAre(odd, -1));
-  const PbMessage of_texts = onnx_node(
-      "LabelEncoder", {"x"}, {"y"},
-      {texts_attribute("keys_strings", {"a", "b", "a"}), ints_attribute("values_int64s", {odd, 2, 3})}, "ai.onnx.ml");
+  const PbMessage of_texts =
+      onnx_node("LabelEncoder", {"x"}, {"y"},
+                {texts_attribute("keys_strings", {"a", "b", "a"}), onnx_ints_attribute("values_int64s", {odd, 2, 3})},
+                "ai.onnx.ml");
   EXPECT_THAT(run({of_texts}, {}, texts_value({"b", "a", "c"})).as_tensor().to_vector<int64_t>(),
               ElementsAre(2, odd, -1));
   EXPECT_THAT(running({of_texts}, {}), ThrowsMessage<FormatError>(HasSubstr("expected texts, as the keys are")));

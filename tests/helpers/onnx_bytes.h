@@ -44,6 +44,11 @@ class PbMessage {
 inline PbMessage onnx_attribute(const char* name, int64_t v) {
   return PbMessage().text(1, name).integer(3, v).integer(20, 2);
 }
+inline PbMessage onnx_ints_attribute(const char* name, const std::vector<int64_t>& v) {
+  PbMessage a = PbMessage().text(1, name).integer(20, 7);
+  for (const int64_t i : v) a.integer(8, i);
+  return a;
+}
 inline PbMessage onnx_attribute(const char* name, const PbMessage& graph) {
   return PbMessage().text(1, name).message(6, graph).integer(20, 5);
 }

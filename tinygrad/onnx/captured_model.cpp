@@ -202,11 +202,6 @@ std::map<std::string, Tensor> CapturedModel::operator()(const Inputs& inputs) {
   return out;
 }
 
-Tensor CapturedModel::operator()(const Tensor& x) {
-  const std::vector<ValueInfo>& in = model().inputs();
-  TG_CHECK(ValueError, in.size() == 1 && model().outputs().size() == 1, "[onnx] got a model of ", in.size(),
-           " inputs and ", model().outputs().size(), " outputs, expected one of each: give tensors by name");
-  return (*this)(Inputs{{std::string(in[0].name), x}}).begin()->second;
-}
+Tensor CapturedModel::operator()(const Tensor& x) { return (*this)(Inputs{{model().sole_input(), x}}).begin()->second; }
 
 }  // namespace tg::onnx

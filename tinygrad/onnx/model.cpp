@@ -247,11 +247,15 @@ std::map<std::string, Tensor> Model::operator()(const std::map<std::string, Tens
   return out;
 }
 
-Tensor Model::operator()(const Tensor& x) const {
-  const std::vector<ValueInfo> in = inputs();
+std::string Model::sole_input() const {
+  const std::vector<ValueInfo>& in = inputs();
   TG_CHECK(ValueError, in.size() == 1 && outputs().size() == 1, "[onnx] got a model of ", in.size(), " inputs and ",
            outputs().size(), " outputs, expected one of each: give tensors by name");
-  return (*this)(std::map<std::string, Tensor>{{std::string(in[0].name), x}}).begin()->second;
+  return std::string(in[0].name);
+}
+
+Tensor Model::operator()(const Tensor& x) const {
+  return (*this)(std::map<std::string, Tensor>{{sole_input(), x}}).begin()->second;
 }
 
 Model Model::to(const std::string& device) const {

@@ -47,6 +47,9 @@ class Model {
   /// Returns what the file says of itself: its graph, texts and versions. Valid as long as the model.
   const ModelProto& proto() const;
 
+  /// Returns the name of the input of a model that has one input and one output. ValueError for another.
+  std::string sole_input() const;
+
   /// Computes the outputs of named inputs. An input of another element type is converted. ValueError for an input that
   /// is missing or unknown, ShapeError for one of another shape than the file says; FormatError for an operator,
   /// attribute or type that is not supported, with what is; errors of a node begin with its name.
