@@ -196,6 +196,16 @@ def test_the_reference_reads_what_is_written(tmp_path, alignment):
   assert tensors["ids"].tolist() == [1, 2, 3] and tensors["one"].item() == 2.5
 
 
+def test_types_by_name(tmp_path):
+  path, x = tmp_path / "a.gguf", Tensor([[i / 8 for i in range(64)]])
+  gguf_save({"q": x, "f": x}, path, types={"q": "Q8_0"})
+  by_name = path.read_bytes()
+  gguf_save({"q": x, "f": x}, path, types={"q": GGMLQuantizationType.Q8_0})
+  assert path.read_bytes() == by_name
+  with pytest.raises(ValueError, match=r"\[gguf_save\] got type 'Q8' for q, expected one of"):
+    gguf_save({"q": x}, path, types="Q8")
+
+
 def test_files_come_back_and_are_replaced(tmp_path):
   path = tmp_path / "a.gguf"
   gguf_save({"w": Tensor([[1.0, 2.0]])}, path)

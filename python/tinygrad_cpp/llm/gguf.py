@@ -51,9 +51,10 @@ def _type_of(key: str, value: Any) -> GGUFValueType:
 
 
 def gguf_save(tensors: dict[str, Tensor], fn: str | pathlib.Path, metadata: dict[str, Any] | None = None,
-              types: dict[str, int] | int | None = None, alignment: int = 32) -> None:
+              types: dict[str, int | str] | int | str | None = None, alignment: int = 32) -> None:
   """Writes a GGUF file; an old one is replaced when the new one is complete.
-  types: one for all tensors, or one for each of some names; others are written in their dtype. Bytes (uint8) with a
+  types: one for all tensors, or one for each of some names, as a GGMLQuantizationType or its name ("Q8_0"); others are
+  written in their dtype. Bytes (uint8) with a
   type are blocks that are packed already, as ggml_quantize gives them.
   metadata: bool, int, float, str or lists of them; (GGUFValueType, value) says the type, which else is INT32 or the
   one that holds the integer, FLOAT32, BOOL or STRING."""
@@ -64,5 +65,8 @@ def gguf_save(tensors: dict[str, Tensor], fn: str | pathlib.Path, metadata: dict
     pairs.append((key, int(kind), value))
   def type_of(name: str) -> int | None:
     kind = types.get(name) if isinstance(types, dict) else types
-    return None if kind is None else int(kind)
+    if isinstance(kind, str) and kind not in GGMLQuantizationType.__members__:
+      raise ValueError(f"[gguf_save] got type {kind!r} for {name}, expected one of "
+                       f"{', '.join(GGMLQuantizationType.__members__)}")
+    return int(GGMLQuantizationType[kind]) if isinstance(kind, str) else None if kind is None else int(kind)
   _core.gguf_save(os.fspath(fn), [(k, t, type_of(k)) for k, t in tensors.items()], pairs, alignment)
